@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from _fuzzing import arguments_of, check_text_of, mutated, noise, run
 
-from onward.actors.dispatch import ConsumerEnd, ProducerEnd, Told
+from onward.actors.dispatch import ConsumerEnd, OutcomeCallback, ProducerEnd
 from onward.protocol.dispatch import ACCEPTED
 from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.amqp import AmqpOptions
@@ -125,7 +125,9 @@ class Port:
     def temporary_name(self) -> str:
         return "_temp/a/b"
 
-    def send(self, name: str | None, message: bytes, ttl: float | None, told: Told | None) -> None:
+    def send(
+        self, name: str | None, message: bytes, ttl: float | None, told: OutcomeCallback | None
+    ) -> None:
         if told is not None:
             told(ACCEPTED)
 

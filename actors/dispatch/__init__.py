@@ -11,12 +11,13 @@ from ._access import PrincipalOf
 from ._consumer import Consumer, Handler, Received
 from ._consumer_record import Accept
 from ._dispatch_worker import DISPATCH
-from ._dispatcher import Dispatcher, WatchFunction
-from ._ends import ConsumerEnd, ConsumerLink, ProducerEnd, ProducerLink, Told
+from ._dispatcher import Dispatcher
+from ._ends import ConsumerEnd, ConsumerLink, OutcomeCallback, ProducerEnd, ProducerLink
 from ._errors import ConsumerRefused, HoldStoreFailed, HoldStoreInUse, ProducerClosed
 from ._inspection import DispatcherStatistics, NameStatistics, NetworkNode
 from ._options import DispatchOptions
 from ._producer import AnonymousProducer, Producer
+from ._watches import WatchFunction
 
 __all__ = [
     "DISPATCH",
@@ -34,12 +35,12 @@ __all__ = [
     "HoldStoreInUse",
     "NameStatistics",
     "NetworkNode",
+    "OutcomeCallback",
     "PrincipalOf",
     "Producer",
     "ProducerClosed",
     "ProducerEnd",
     "ProducerLink",
     "Received",
-    "Told",
     "WatchFunction",
 ]

@@ -1,4 +1,4 @@
-"""A message that has arrived at a name, and the way back for its outcome."""
+"""A message that has arrived at a name, and the path back for its outcome."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from ...protocol import Message, Route
 from ...protocol.dispatch import Delivery, Identity, Outcome
 
-__all__ = ["PLAIN", "Arrival", "CopyWay", "PlainWay", "ProducerWay", "TransitWay", "Way"]
+__all__ = ["PLAIN", "Arrival", "CopyPath", "PlainPath", "ProducerPath", "ReplyPath", "TransitPath"]
 
 PLAIN = "plain"
 """The source of deliveries of messages that were sent without a producer."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlainWay:
-    """The way back to the sender of a plain message: its return route.
+class PlainPath:
+    """The path back to the sender of a plain message: its return route.
 
     Attributes:
         message: The message as it came, without its payload.
@@ -26,8 +26,8 @@ class PlainWay:
 
 
 @dataclass(frozen=True, slots=True)
-class TransitWay:
-    """The way back to the dispatcher before this one.
+class TransitPath:
+    """The path back to the dispatcher before this one.
 
     Attributes:
         route: The return route, which ends with the token of that dispatcher.
@@ -41,8 +41,8 @@ class TransitWay:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerWay:
-    """The way back to a producer of this node.
+class ProducerPath:
+    """The path back to a producer of this node.
 
     Attributes:
         producer: Its number.
@@ -54,8 +54,8 @@ class ProducerWay:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyWay:
-    """The way back to another name of this node, which has sent a copy here.
+class CopyPath:
+    """The path back to another name of this node, which has sent a copy here.
 
     Attributes:
         token: The token of the copy there.
@@ -64,8 +64,8 @@ class CopyWay:
     token: bytes
 
 
-Way = PlainWay | TransitWay | ProducerWay | CopyWay
-"""The way back to a producer."""
+ReplyPath = PlainPath | TransitPath | ProducerPath | CopyPath
+"""The path back to a producer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +78,7 @@ class Arrival:
         identity: Its identity.
         path: The digests of the nodes that it has passed.
         source: The link that it came by, its producer, or `PLAIN`.
-        way: The way back for its outcome; `None` if there is none, or it has been told.
+        reply_path: The path back for its outcome; `None` if there is none, or it has been told.
         until: When it is not worth handling any more, in seconds; `None` always is.
         deadline: When its outcome is decided in any case, in seconds; `None` never is.
         redirected: Whether it was redirected.
@@ -92,7 +92,7 @@ class Arrival:
     settled: bool
     identity: Identity
     source: Hashable
-    way: Way | None
+    reply_path: ReplyPath | None
     path: tuple[bytes, ...] = ()
     until: float | None = None
     deadline: float | None = None

@@ -115,7 +115,7 @@ class ConsumerWorker(Worker):
         record = self.record
         if record is None:
             raise AssertionError("a consumer without a record")
-        token = self._core.token_of(message, record)
+        token = _token_of(message)
         delivery = Received(self, message._replace(return_route=()), token)
         if token is not None:
             self._open[token] = delivery
@@ -129,7 +129,7 @@ class ConsumerWorker(Worker):
             raise
         finally:
             if token is None:
-                self._core.handled(record)
+                self._core.attachments.handled(record)
         if record.accept is Accept.HANDLED:
             delivery.accept()
 
@@ -139,14 +139,14 @@ class ConsumerWorker(Worker):
             return
         self._open.pop(token, None)
         if payload is not None:
-            self._core.answered(token, payload)
+            self._core.copies.answered(token, payload)
         self.state(token, outcome)
 
     def state(self, token: bytes, state: DeliveryState) -> None:
         """Send the state of a delivery."""
         record = self.record
         if record is not None:
-            self._core.disposition(token, state, record.target)
+            self._core.copies.disposition(token, state, record.target)
 
     def abandoned(self, token: bytes, outcome: Outcome = MODIFIED) -> None:
         """Receive word that the outcome of a delivery is not waited for any more."""
@@ -184,9 +184,15 @@ class Consumer:
     def close(self) -> None:
         """Detach it: what it has is in doubt, and what waits for it goes to others. Idempotent."""
         if not self.reason:
-            self._core.detach(self._state, self._record, "closed")
+            self._core.attachments.detach(self._record, "closed")
 
     def _ended(self, reason: str) -> None:
         if not self.reason:
             self.reason = reason
-            self._core.released(self._record)
+            self._core.attachments.released(self._record)
+
+
+def _token_of(message: Message) -> bytes | None:
+    """Return the token of a delivery; `None` if it is pre-settled."""
+    back = message.return_route
+    return back[-1].value[1:] if back else None

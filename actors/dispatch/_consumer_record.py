@@ -46,7 +46,7 @@ class ConsumerRecord:
         local: The name of this node that gets the copies, in place of a worker.
         active: Whether messages are sent to it; a standby is not.
         by_credit: Whether its credit comes by calls, and not back with what it has settled.
-        hand: Takes a message and its token, in place of the route.
+        deliver: Takes a message and its token, in place of the route.
         target: It as the target of a copy.
     """
 
@@ -61,7 +61,7 @@ class ConsumerRecord:
     local: Name | None = None
     active: bool = False
     by_credit: bool = False
-    hand: Callable[[Message, bytes | None], None] | None = None
+    deliver: Callable[[Message, bytes | None], None] | None = None
     target: ConsumerTarget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -15,9 +15,9 @@ from ...protocol.dispatch import (
 )
 from ...protocol.security import Principal
 from ._access import UNAUTHORIZED, may_produce
-from ._arrival import Arrival, ProducerWay
+from ._arrival import Arrival, ProducerPath
 from ._consumer_record import Accept, ConsumerRecord
-from ._ends import ConsumerEnd, ProducerEnd, Told
+from ._ends import ConsumerEnd, OutcomeCallback, ProducerEnd
 from ._errors import ConsumerRefused, ProducerClosed
 
 if TYPE_CHECKING:
@@ -61,17 +61,14 @@ class CreditedProducer:
         self._given = 0  # credit that the end has and has not used
         self._draining = False
         self._sends = 0
-        self._open: Final[dict[int, tuple[Told, NameState]]] = {}
+        self._open: Final[dict[int, tuple[OutcomeCallback, NameState]]] = {}
         self._window = core.options.anonymous_window
-
-    @property
-    def home(self) -> NameState | None:
-        """The state of its name, which has its credit; `None` of an anonymous producer."""
-        return self.state
 
     # --- for its end ------------------------------------------------------------------------
 
-    def send(self, name: str | None, message: bytes, ttl: float | None, told: Told | None) -> None:
+    def send(
+        self, name: str | None, message: bytes, ttl: float | None, told: OutcomeCallback | None
+    ) -> None:
         """Dispatch a message; see `ProducerLink.send`."""
         if self.closed:
             return
@@ -81,14 +78,14 @@ class CreditedProducer:
             self._refuse(found, told)
             return
         state = found
-        core, way = self._core, None
+        core, path = self._core, None
         if self.state is not None and not state.credit_of(self.number):
             self._refuse(RELEASED, told)
             return
         if told is not None:
             self._sends += 1
             self._open[self._sends] = told, state
-            way = ProducerWay(self.number, self._sends)
+            path = ProducerPath(self.number, self._sends)
         until = None if ttl is None else core.now() + ttl
         self._bind(
             state,
@@ -97,12 +94,12 @@ class CreditedProducer:
                 told is None,
                 core.identity(),
                 self.number,
-                way,
+                path,
                 until=until,
                 deadline=until,
             ),
         )
-        core.tidy(state)
+        core.names.tidy(state)
         if self.state is None:
             self.woken()
 
@@ -118,22 +115,22 @@ class CreditedProducer:
             return
         self.closed = True
         core = self._core
-        core.producers.pop(self.number, None)
-        core.anonymous.discard(self.number)
+        core.attachments.producers.pop(self.number, None)
+        core.attachments.anonymous.discard(self.number)
         states = {id(state): state for _, state in self._open.values()}
         if self.state is not None:
             states[id(self.state)] = self.state
         self._open.clear()
         for state in states.values():
             state.remove_producer(self.number)
-            core.tidy(state)
+            core.names.tidy(state)
 
     # --- for the dispatcher -----------------------------------------------------------------
 
-    def ended(self, way: ProducerWay, outcome: Outcome | None, answer: Message | None) -> None:
+    def ended(self, path: ProducerPath, outcome: Outcome | None, answer: Message | None) -> None:
         """Receive the outcome of a message."""
         del answer  # AMQP has its replies as messages of their own
-        found = self._open.pop(way.send, None)
+        found = self._open.pop(path.send, None)
         if found is None:
             return
         found[0](outcome or MODIFIED)
@@ -174,9 +171,9 @@ class CreditedProducer:
             read = core.parse(name or "")
         except BadName:
             return _NO_NAME
-        if not may_produce(core.semantics_of(read), self._principal):
+        if not may_produce(core.provisioning.semantics_of(read), self._principal):
             return UNAUTHORIZED
-        return core.states.get(read.text) or core.make(read) or _NO_ROOM
+        return core.names.find(read) or _NO_ROOM
 
     def _bind(self, state: NameState, arrival: Arrival) -> None:
         """Give a message to its name, with credit of this producer if it is one of the name."""
@@ -185,7 +182,7 @@ class CreditedProducer:
         elif not state.send(self.number, arrival):
             raise AssertionError("a send without credit")
 
-    def _refuse(self, outcome: Outcome, told: Told | None) -> None:
+    def _refuse(self, outcome: Outcome, told: OutcomeCallback | None) -> None:
         self._core.counts["messages of producers that were refused at once"] += 1
         if told is not None:
             told(outcome)
@@ -215,7 +212,7 @@ class CreditedConsumer:
             ended=_ignore,
             state=state,
             by_credit=True,
-            hand=self._hand,
+            deliver=self._deliver,
         )
 
     def attach(self) -> None:
@@ -231,7 +228,7 @@ class CreditedConsumer:
         """Ask for messages; see `ConsumerLink.credit`."""
         if not self._closed:
             self._state.credit(self.record.number, messages)
-            self._core.tidy(self._state)
+            self._core.names.tidy(self._state)
 
     def drain(self) -> None:
         """Give up credit; see `ConsumerLink.drain`."""
@@ -243,13 +240,13 @@ class CreditedConsumer:
         """Detach it; see `ConsumerLink.close`."""
         if not self._closed:
             self._closed = True
-            self._core.detach(self._state, self.record, "")
+            self._core.attachments.detach(self.record, "")
 
-    def _hand(self, message: Message, token: bytes | None) -> None:
+    def _deliver(self, message: Message, token: bytes | None) -> None:
         if token is None:
             self._end.deliver(message.payload, None)
             return
-        told = partial(self._core.disposition, token, target=self.record.target)
+        told = partial(self._core.copies.disposition, token, target=self.record.target)
         self._end.deliver(message.payload, told)
 
     def _ended(self, reason: str) -> None:

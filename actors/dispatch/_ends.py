@@ -13,9 +13,9 @@ from typing import Protocol, TypeAlias
 from ...protocol import OnwardError
 from ...protocol.dispatch import DeliveryState
 
-__all__ = ["ConsumerEnd", "ConsumerLink", "ProducerEnd", "ProducerLink", "Told"]
+__all__ = ["ConsumerEnd", "ConsumerLink", "OutcomeCallback", "ProducerEnd", "ProducerLink"]
 
-Told: TypeAlias = Callable[[DeliveryState], object]
+OutcomeCallback: TypeAlias = Callable[[DeliveryState], object]
 """A function that is told the states of a delivery; its outcome is the last of them."""
 
 
@@ -38,7 +38,9 @@ class ProducerEnd(Protocol):
 class ProducerLink(Protocol):
     """A producer at the dispatcher, as its end knows it."""
 
-    def send(self, name: str | None, message: bytes, ttl: float | None, told: Told | None) -> None:
+    def send(
+        self, name: str | None, message: bytes, ttl: float | None, told: OutcomeCallback | None
+    ) -> None:
         """Dispatch a message, for which the producer had credit.
 
         What is wrong with it is told as its outcome. A message beyond the credit, which may have
@@ -64,7 +66,7 @@ class ProducerLink(Protocol):
 class ConsumerEnd(Protocol):
     """The end of a consumer, as the dispatcher knows it."""
 
-    def deliver(self, message: bytes, told: Told | None) -> None:
+    def deliver(self, message: bytes, told: OutcomeCallback | None) -> None:
         """Hand a message over, for which the consumer has given credit.
 
         Args:

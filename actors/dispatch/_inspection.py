@@ -114,19 +114,19 @@ class NetworkNode:
 def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
     """Return the figures of a dispatcher at this moment."""
     return DispatcherStatistics(
-        len(core.states),
+        len(core.names.states),
         core.totals.unsettled,
-        len(core.producers),
+        len(core.attachments.producers),
         len(network.neighbours()),
         len(core.paths.nodes),
-        dict(core.ways.outcomes),
+        dict(core.replies.outcomes),
         dict(core.counts + network.counts),
     )
 
 
 def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics]:
     """Return a row for each name that has a state, by name."""
-    states = sorted(core.states.values(), key=lambda each: each.name.text)
+    states = sorted(core.names.states.values(), key=lambda each: each.name.text)
     return [_name_row(each, provisions) for each in states]
 
 
@@ -155,7 +155,7 @@ def network_rows(core: DispatchCore, network: Network) -> list[NetworkNode]:
     paths, states = core.paths, network.link_states()
     links = {node: str(link) for link, node in network.neighbours().items()}
     others = sorted({*states, *paths.nodes} - {core.own})
-    own = sum(state.announced is not None for state in core.states.values())
+    own = sum(state.announced is not None for state in core.names.states.values())
     rows = [NetworkNode(core.own, 0, "", "", own, states.get(core.own, {}))]
     rows += (
         NetworkNode(

@@ -36,7 +36,7 @@ from ...protocol.dispatch import (
     Target,
     Told,
 )
-from ._arrival import Arrival, TransitWay
+from ._arrival import Arrival, TransitPath
 from ._consumer_record import Accept, ConsumerRecord
 from ._errors import ConsumerRefused
 
@@ -145,15 +145,15 @@ class NameState:
 
     def _delivery(self, arrival: Arrival) -> Delivery[Arrival]:
         """Return the record of a message, which is the same after a redirect."""
-        way = arrival.way
-        token = way.token if isinstance(way, TransitWay) else None
+        path = arrival.reply_path
+        token = path.token if isinstance(path, TransitPath) else None
         if token is not None:
-            self._core.upstream[arrival.source, token] = self
+            self._core.copies.upstream[arrival.source, token] = self
         if arrival.delivery is None:
             arrival.delivery = Delivery(
                 arrival,
                 len(arrival.message.payload),
-                arrival.source if arrival.settled or way is not None else None,
+                arrival.source if arrival.settled or path is not None else None,
                 arrival.identity,
                 settled=arrival.settled,
                 path=arrival.path,
@@ -281,7 +281,7 @@ class NameState:
         """Receive the loss of a link to another dispatcher, in both directions."""
         self._pure.link_lost(link, self._core.now())
         self._perform()
-        self._core.forget_upstream(link)
+        self._core.copies.forget_upstream(link)
 
     # --- what the state asks for ------------------------------------------------------------
 
@@ -296,22 +296,22 @@ class NameState:
                     try:
                         self._do(event)
                     except Exception as error:  # noqa: BLE001 - the others must be performed too
-                        self._core.node.parts.run_queue.fault("an event of a name", error)
+                        self._core.fault("an event of a name", error)
         finally:
             self._performing = False
-        self._core.arm(self)
+        self._core.schedule.arm(self)
 
     def _do(self, event: NameEvent[Arrival]) -> None:
         match event:
             case Hand():
-                self._hand(event)
+                self._deliver(event)
             case SendOn():
                 self._send_on(event)
             case CopyEnded():
                 self._copy_ended(event)
             case Told(delivery, outcome, tally):
                 if delivery.source is None:
-                    delivery.message.way = None
+                    delivery.message.reply_path = None
                 self._core.tell(self, delivery, outcome, tally)
             case Dropped(delivery, reason):
                 self.dropped += 1
@@ -332,31 +332,31 @@ class NameState:
                 if drain:
                     # It is "released + drain"; all producers here drain at once.
                     self._pure.drained(producer)
-                self._core.credit(producer)
+                self._core.attachments.woken(producer)
             case ConsumerActive(number, active):
                 if (record := self.consumers.get(number)) is not None:
                     record.active = active
             case ConsumerEnded(number, reason):
                 self._ended(number, reason)
             case NamePaths():
-                self._core.watched(self)
+                self._core.watches.changed(self)
             case Announced(claim):
                 self.announced = claim
-                self._core.announce(self, claim)
+                self._core.topology.announce(self, claim)
             case _:
                 raise AssertionError(f"unexpected event {event}")
 
-    def _hand(self, event: Hand[Arrival]) -> None:
+    def _deliver(self, event: Hand[Arrival]) -> None:
         token, now = event.token, self._core.now()
         target = ConsumerTarget(event.consumer)
         record = self.consumers.get(event.consumer)
         if record is None:
             return  # it has gone: what it has had is decided by its loss
         if token is not None:
-            self._core.tokens[token] = self, target
+            self._core.copies.tokens[token] = self, target
         handed = record.accept is Accept.HANDED
         try:
-            self._core.hand(record, event.delivery.message, token)
+            self._core.copies.deliver(record, event.delivery.message, token)
         except OnwardError as error:
             if token is None:
                 self._core.node.dead_letter(event.delivery.message.message, error)
@@ -372,8 +372,8 @@ class NameState:
     def _send_on(self, event: SendOn[Arrival]) -> None:
         target = LinkTarget(event.link)
         if event.token is not None:
-            self._core.tokens[event.token] = self, target
-        if self._core.send_on(self.name, event.delivery, event.link, event.token):
+            self._core.copies.tokens[event.token] = self, target
+        if self._core.copies.send_on(self.name, event.delivery, event.link, event.token):
             return
         if event.token is None:
             self.dropped += 1
@@ -383,12 +383,12 @@ class NameState:
             self._pure.disposition(event.token, RELEASED, target, self._core.now())
 
     def _copy_ended(self, event: CopyEnded) -> None:
-        self._core.ended(event.token)
+        self._core.copies.ended(event.token)
         if event.end not in (CopyEnd.ABANDONED, CopyEnd.SETTLED) or not event.sent:
             return
         if isinstance(event.target, LinkTarget):
             settled = event.end is CopyEnd.SETTLED
-            self._core.tell_end(event.target.link, event.token, settled=settled)
+            self._core.copies.tell_end(event.target.link, event.token, settled=settled)
             return
         record = self.consumers.get(event.target.consumer)
         if record is not None and record.worker is not None:

@@ -27,23 +27,22 @@ class Producer(Sender):
     Attributes:
         name: The text of the name.
         number: Its number at this node.
-        state: The state of the name.
         closed: Whether it has been closed.
     """
 
     def __init__(self, core: DispatchCore, state: NameState, number: int) -> None:
         super().__init__(core, number, state.name.text)
-        self.state: Final = state
+        self._state: Final = state
+
+    @property
+    def state(self) -> NameState:
+        """The state of its name, which has its credit."""
+        return self._state
 
     @property
     def credit(self) -> int:
         """The messages that it may send at once."""
-        return 0 if self.closed else self.state.credit_of(self.number)
-
-    @property
-    def home(self) -> NameState | None:
-        """The state of its name, which has its credit."""
-        return self.state
+        return 0 if self.closed else self._state.credit_of(self.number)
 
     async def send(self, payload: bytes, *, timeout: float | None = None) -> Outcome:
         """Send a message, once there is credit, and wait for its outcome.
@@ -79,17 +78,17 @@ class Producer(Sender):
     def _enter(
         self, payload: bytes, future: asyncio.Future[Ended] | None, deadline: float | None
     ) -> None:
-        arrival = self._arrival(payload, self._way(future), deadline)
-        if not self.state.send(self.number, arrival):
+        arrival = self._arrival(payload, self._path(future), deadline)
+        if not self._state.send(self.number, arrival):
             raise AssertionError("a send without credit")
 
     def _settled(self, send: int) -> None:
         del send  # its name gives the credit back
 
     def _detach(self) -> None:
-        if self._core.producers.pop(self.number, None) is not None:
-            self.state.remove_producer(self.number)
-            self._core.tidy(self.state)
+        if self._core.attachments.producers.pop(self.number, None) is not None:
+            self._state.remove_producer(self.number)
+            self._core.names.tidy(self._state)
 
 
 class AnonymousProducer(Sender):
@@ -137,21 +136,21 @@ class AnonymousProducer(Sender):
     async def exchange(self, to: str, payload: bytes, *, timeout: float | None = None) -> Ended:
         """Send a message as `send`, and return its outcome and the reply of its consumer."""
         name, deadline = self._core.parse(to), self._check(payload, timeout)
-        if not may_produce(self._core.semantics_of(name), self._principal):
+        if not may_produce(self._core.provisioning.semantics_of(name), self._principal):
             self._core.counts["senders without a role of the name"] += 1
             return UNAUTHORIZED, None
         if not await self._has_credit(deadline):
             return RELEASED, None
         future: asyncio.Future[Ended] = self._core.node.loop.create_future()
-        way = self._way(future)
-        self._core.bind(name, self._arrival(payload, way, deadline))
+        path = self._path(future)
+        self._core.bind(name, self._arrival(payload, path, deadline))
         return await future
 
     async def send_settled(self, to: str, payload: bytes) -> None:
         """Send a pre-settled message to a name: without a consumer, or the role, it is dropped."""
         name = self._core.parse(to)
         self._check(payload, None)
-        if not may_produce(self._core.semantics_of(name), self._principal):
+        if not may_produce(self._core.provisioning.semantics_of(name), self._principal):
             self._core.counts["senders without a role of the name"] += 1
             return
         await self._has_credit(None)
@@ -162,5 +161,5 @@ class AnonymousProducer(Sender):
         self.woken()
 
     def _detach(self) -> None:
-        self._core.producers.pop(self.number, None)
-        self._core.anonymous.discard(self.number)
+        self._core.attachments.producers.pop(self.number, None)
+        self._core.attachments.anonymous.discard(self.number)

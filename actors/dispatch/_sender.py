@@ -13,7 +13,7 @@ from ...protocol.dispatch import MODIFIED, Outcome
 from ...protocol.options import check_timeout
 from .._errors import LimitReached
 from ..routing._given import check_payload
-from ._arrival import Arrival, ProducerWay
+from ._arrival import Arrival, ProducerPath
 from ._errors import ProducerClosed
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Sender(ABC):
         """The messages that it may send at once."""
 
     @property
-    def home(self) -> NameState | None:
+    def state(self) -> NameState | None:
         """The state of its name, which has its credit; `None` of an anonymous producer."""
         return None
 
@@ -121,12 +121,12 @@ class Sender(ABC):
         """
         self._unwatch = self._core.node.watch(owner, self.close)
 
-    def ended(self, way: ProducerWay, outcome: Outcome | None, answer: Message | None) -> None:
+    def ended(self, path: ProducerPath, outcome: Outcome | None, answer: Message | None) -> None:
         """Receive the outcome of a message."""
-        if way.send not in self._open:
+        if path.send not in self._open:
             return
-        future = self._open.pop(way.send)
-        self._settled(way.send)
+        future = self._open.pop(path.send)
+        self._settled(path.send)
         if future is not None and not future.done():
             future.set_result((outcome or MODIFIED, answer))
         self._look_at_drains()
@@ -199,23 +199,25 @@ class Sender(ABC):
         finally:
             if future in self._waiting:
                 self._waiting.remove(future)
-            self._core.soon(self._look_at_drains)
+            self._core.schedule.soon(self._look_at_drains)
 
-    def _way(self, future: asyncio.Future[Ended] | None) -> ProducerWay | None:
-        """Return the way back of a message; `None` if it is pre-settled."""
+    def _path(self, future: asyncio.Future[Ended] | None) -> ProducerPath | None:
+        """Return the path back of a message; `None` if it is pre-settled."""
         if future is None:
             return None
         self._sends += 1
         self._open[self._sends] = future
-        return ProducerWay(self.number, self._sends)
+        return ProducerPath(self.number, self._sends)
 
-    def _arrival(self, payload: bytes, way: ProducerWay | None, deadline: float | None) -> Arrival:
+    def _arrival(
+        self, payload: bytes, path: ProducerPath | None, deadline: float | None
+    ) -> Arrival:
         return Arrival(
             Message((), (), payload, None, None),
-            way is None,
+            path is None,
             self._core.identity(),
             self.number,
-            way,
+            path,
             until=deadline,
             deadline=deadline,
         )

@@ -27,7 +27,7 @@ from ._hold_store import HoldStore, StoredMessage
 if TYPE_CHECKING:
     from ._core import DispatchCore
 
-__all__ = ["StoredMessages", "holds_on_disk", "served"]
+__all__ = ["StoredMessages", "effective", "holds_on_disk"]
 
 _logger: Final = logging.getLogger("onward.actors.dispatch")
 
@@ -38,7 +38,7 @@ def holds_on_disk(semantics: Semantics) -> bool:
     return retry is not None and retry.hold.disk
 
 
-def served(semantics: Semantics) -> Semantics:
+def effective(semantics: Semantics) -> Semantics:
     """Return the semantics by which the state of a name handles messages.
 
     A message that was accepted at once, as it is on disk, goes on unsettled: it stays there until a
@@ -75,11 +75,11 @@ class StoredMessages:
         core = self._core
         if arrival.stored or arrival.settled or arrival.identity[0] != core.own:
             return True
-        semantics = core.semantics_of(name)
+        semantics = core.provisioning.semantics_of(name)
         retry = semantics.retry
         if retry is None or not retry.hold.disk:
             return True
-        state, way = core.states.get(name.text), arrival.way
+        state, path = core.names.states.get(name.text), arrival.reply_path
         at_once = semantics.reliability.settle is Settlement.AT_ONCE
         if at_once and state is not None and not state.has_room(len(arrival.message.payload)):
             # Once it is accepted, it may not be refused.
@@ -88,12 +88,12 @@ class StoredMessages:
         else:
             number = self._put(name.text, arrival, retry.hold)
         if not number:
-            core.ways.tell(arrival, RELEASED)
-            core.settle(state, way)
+            core.replies.tell(arrival, RELEASED)
+            core.settle(state, path)
             return False
         if at_once:
-            core.ways.tell(arrival, ACCEPTED)
-            core.settle(state, way)
+            core.replies.tell(arrival, ACCEPTED)
+            core.settle(state, path)
             arrival.outcome = arrival.deadline = None  # from now on nothing waits for it
         arrival.stored = number
         return True
@@ -130,7 +130,7 @@ class StoredMessages:
         Args:
             arrival: The message.
             outcome: Its outcome.
-            told: Whether there was a way back for the outcome.
+            told: Whether there was a path back for the outcome.
         """
         number, arrival.stored = arrival.stored, 0
         try:
@@ -148,7 +148,7 @@ class StoredMessages:
         for text in sorted(self._before):
             try:
                 name = self._core.parse(text)
-                if not holds_on_disk(self._core.semantics_of(name)):
+                if not holds_on_disk(self._core.provisioning.semantics_of(name)):
                     continue
                 self._before.discard(text)
                 for stored in tuple(self.store.messages(text)):

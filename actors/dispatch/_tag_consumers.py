@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...protocol import TAGS, Address, Route, UnknownAddress
 from ...protocol.dispatch import Name, Provision
 from ..broker import Broker
 from ._consumer import Consumer
-from ._core import DispatchCore
 from ._errors import ConsumerRefused
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
 
 __all__ = ["TagConsumers"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, Message, OnwardError, UnknownAddress
 from ...protocol.dispatch import (
+    MAX_COST,
     CostsDiffer,
     LaterFrames,
     NameClaimed,
@@ -21,13 +22,15 @@ from ...protocol.dispatch import (
     Provision,
     ProvisionsTold,
     ToldName,
+    check_node_name,
     encode_semantics,
 )
-from ._core import DispatchCore
+from ...protocol.options import Count, check_value
 from ._name_state import NameState
+from ._schedule import Alarm
 
 if TYPE_CHECKING:
-    from ._dispatch_worker import DispatchWorker
+    from ._core import DispatchCore
 
 __all__ = ["Topology"]
 
@@ -38,15 +41,19 @@ class Topology:
     """The part of a dispatcher that drives a `Network`.
 
     Args:
-        worker: The worker of the dispatcher, which sends and has the timers.
-        core: What the names share.
+        core: The dispatcher.
         network: The network.
+
+    Attributes:
+        network: The network.
+        links: The links to neighbours, by their text.
     """
 
-    def __init__(self, worker: DispatchWorker, core: DispatchCore, network: Network) -> None:
-        self._worker: Final = worker
+    def __init__(self, core: DispatchCore, network: Network) -> None:
         self._core: Final = core
         self.network: Final = network
+        self.links: Final[dict[str, Address]] = {}
+        self._alarm: Final = Alarm(core.worker, self.drive)
         self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
         # By link its cost, and the name that the neighbour must have.
         self._links: Final[dict[str, tuple[int, str]]] = {}
@@ -54,6 +61,23 @@ class Topology:
         self._learned = False
 
     # --- links ------------------------------------------------------------------------------
+
+    async def join(self, to: str | Address, cost: int | None, name: str) -> Address:
+        """Join another dispatcher over a link; see `Dispatcher.neighbour`."""
+        if name:
+            check_node_name(name)
+        node = self._core.node
+        cost = self._core.options.cost if cost is None else cost
+        check_value("cost", cost, Count)
+        if cost > MAX_COST:
+            raise ValueError(f"a cost is at most {MAX_COST}, not {cost}")
+        if isinstance(to, Address):
+            node.expose(to, self._core.address)
+            link = to
+        else:
+            link = await node.connect(to, expose=[self._core.address])
+        self.add_link(link, cost, name)
+        return link
 
     def add_link(self, link: Address, cost: int, expected: str = "") -> None:
         """Add a link to a neighbour.
@@ -67,19 +91,19 @@ class Topology:
             UnknownAddress: There is no such link.
         """
         key, node = str(link), self._core.node
-        if key in self._core.links:
+        if key in self.links:
             return
         ended = node.watch(link, lambda: self._lost(key))
         lost = node.parts.workers.watch_losses(link, lambda: self._broken(key))
         self._unwatch[key] = ended, lost
-        self._core.links[key] = link
+        self.links[key] = link
         self._links[key] = cost, expected
         self.network.neighbour_up(key, cost, self._core.now(), expected)
         self.drive()
 
     def is_link(self, message: Message) -> bool:
         """Whether a message has come over a link to a neighbour."""
-        return message.source is not None and str(message.source) in self._core.links
+        return message.source is not None and str(message.source) in self.links
 
     def receive(self, message: Message) -> None:
         """Read a frame of a neighbour; the first one of a link makes it one to a neighbour."""
@@ -87,7 +111,7 @@ class Topology:
         if link is None:
             self._core.counts["frames of no link"] += 1
             return
-        if str(link) not in self._core.links:
+        if str(link) not in self.links:
             try:
                 self.add_link(link, self._core.options.cost)
             except UnknownAddress:
@@ -98,7 +122,7 @@ class Topology:
     def _broken(self, key: str) -> None:
         """Receive the loss of a connection; the link may make another one."""
         self._end(key)
-        link, known = self._core.links.get(key), self._links.get(key)
+        link, known = self.links.get(key), self._links.get(key)
         if link is not None and known is not None and self._core.node.has(link):
             cost, expected = known
             self.network.neighbour_up(key, cost, self._core.now(), expected)
@@ -108,15 +132,15 @@ class Topology:
         for unwatch in self._unwatch.pop(key, ()):
             unwatch()
         self._end(key)
-        self._core.links.pop(key, None)
+        self.links.pop(key, None)
         self._links.pop(key, None)
         self.drive()
 
     def _end(self, key: str) -> None:
         self.network.neighbour_lost(key, self._core.now())
-        for state in list(self._core.states.values()):
+        for state in list(self._core.names.states.values()):
             state.link_lost(key)
-            self._core.tidy(state)
+            self._core.names.tidy(state)
 
     def close(self) -> None:
         """End the watches of links."""
@@ -142,19 +166,19 @@ class Topology:
                     self._act(event)
                 if self._learned:
                     self._learned = False
-                    self._worker.refresh()
+                    self._core.provisioning.refresh()
                 if not events:
                     break
         finally:
             self._busy = False
-        self._worker.alarm_network(self.network.get_timer())
+        self._alarm.set(self.network.get_timer())
 
     def _send(self, key: str, frame: bytes) -> None:
-        link = self._core.links.get(key)
+        link = self.links.get(key)
         if link is None:
             return
         try:
-            self._worker.send((link, self._core.address), frame)
+            self._core.worker.send((link, self._core.address), frame)
         except OnwardError as error:
             error.lost = None  # a later frame tells it again
             self._core.counts["frames that a link did not take"] += 1
@@ -168,7 +192,7 @@ class Topology:
                 for text in names:
                     self._name_changed(text)
             case ProvisionsTold(node, added, removed):
-                self._worker.provisions.learn(node, added, removed)
+                self._core.provisioning.provisions.learn(node, added, removed)
                 self._learned = True
             case NeighbourClosed(link, node, reason):
                 self._close_link(str(link), node, reason)
@@ -208,7 +232,7 @@ class Topology:
             extra={"event": "neighbour.closed"},
         )
         self._core.counts["neighbours that were closed"] += 1
-        link = self._core.links.get(key)
+        link = self.links.get(key)
         self._lost(key)
         cell = None if link is None else self._core.node.parts.table.cell_at(link)
         if cell is not None:
@@ -219,7 +243,7 @@ class Topology:
     def joined(self, state: NameState) -> None:
         """Give a name the paths and the nodes of the network, as they are now."""
         state.set_paths(self._core.paths, self._link_to)
-        state.set_nodes(self._core.nodes(state.name, self._claims(state.name.text)))
+        state.set_nodes(self._core.names.nodes(state.name, self._claims(state.name.text)))
 
     def _claims(self, text: str) -> dict[str, int]:
         return {node: told.since for node, told in self.network.nodes_of(text).items()}
@@ -229,16 +253,16 @@ class Topology:
         return link if isinstance(link, str) else None
 
     def _all_remotes(self) -> None:
-        for state in list(self._core.states.values()):
+        for state in list(self._core.names.states.values()):
             self.joined(state)
-            self._core.tidy(state)
+            self._core.names.tidy(state)
 
     def _name_changed(self, text: str) -> None:
-        state = self._core.states.get(text)
+        state = self._core.names.states.get(text)
         if state is None:
             return
         self.joined(state)
-        self._core.tidy(state)
+        self._core.names.tidy(state)
 
     def announce(self, state: NameState, claim: int | None) -> None:
         """Announce that there are consumers of a name here, or none any more."""
@@ -250,7 +274,7 @@ class Topology:
         else:
             told = ToldName(state.semantics.hint, claim)
             self.network.names_changed({text: told}, [], now)
-        self._worker.alarm_network(self.network.get_timer())
+        self._alarm.set(self.network.get_timer())
 
     def tell_provisions(self, added: Iterable[Provision], removed: Iterable[Provision]) -> None:
         """Announce to other nodes the provisions of this one that are new or gone."""
@@ -259,7 +283,7 @@ class Topology:
         gone = [each.told_pattern for each in removed]
         now = self._core.now()
         self.network.provisions_changed(told, [each for each in gone if each is not None], now)
-        self._worker.alarm_network(self.network.get_timer())
+        self._alarm.set(self.network.get_timer())
 
 
 _ROUNDS: Final = 8

@@ -1,7 +1,7 @@
-"""The ways of reports about marked messages, as `onward trace` asks for.
+"""The paths of reports about marked messages, as `onward trace` asks for.
 
 The return route of a copy ends with the token of the dispatcher that has sent it. So a report of a
-hop behind it comes to that token, and from there takes the way of the message back.
+hop behind it comes to that token, and from there takes the path of the message back.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ...protocol import (
     read_tracing,
 )
 from ...protocol._tracing import reported_trace
-from ._arrival import Arrival, CopyWay, PlainWay, TransitWay
+from ._arrival import Arrival, CopyPath, PlainPath, TransitPath
 
-__all__ = ["TracedWays"]
+__all__ = ["TracedPaths"]
 
 _REMEMBERED: Final = 1_000
-"""Copies of marked messages of which the way for reports is kept. Beyond: the oldest is forgotten,
+"""Copies of marked messages of which the path for reports is kept. Beyond: the oldest is forgotten,
 and reports that come for it are lost and counted."""
 
 
-class TracedWays:
-    """The ways for reports, by the token of a copy.
+class TracedPaths:
+    """The paths for reports, by the token of a copy.
 
     Args:
         dispatch: Sends a message.
@@ -36,26 +36,26 @@ class TracedWays:
 
     def __init__(self, dispatch: Callable[[Message], object]) -> None:
         self._dispatch: Final = dispatch
-        self._ways: Final[dict[bytes, Route]] = {}
+        self._paths: Final[dict[bytes, Route]] = {}
 
     def note(self, token: bytes, arrival: Arrival) -> None:
-        """Keep the way back of a message, if it is marked, for as long as reports may come."""
+        """Keep the path back of a message, if it is marked, for as long as reports may come."""
         context = arrival.message.context
         if context is None or context.trace is None:
             return
-        match arrival.way:
-            case PlainWay(message):
+        match arrival.reply_path:
+            case PlainPath(message):
                 route = message.return_route
-            case TransitWay(route):
+            case TransitPath(route):
                 pass
-            case CopyWay(other):
-                route = self._ways.get(other, ())
+            case CopyPath(other):
+                route = self._paths.get(other, ())
             case _:
                 route = ()
         if route:
-            self._ways[token] = route
-            if len(self._ways) > _REMEMBERED:
-                del self._ways[next(iter(self._ways))]
+            self._paths[token] = route
+            if len(self._paths) > _REMEMBERED:
+                del self._paths[next(iter(self._paths))]
 
     def is_report(self, message: Message) -> bool:
         """Whether a message is a report of a hop, and not an answer.
@@ -73,8 +73,8 @@ class TracedWays:
             return False
 
     def pass_on(self, token: bytes, message: Message) -> bool:
-        """Send a report on along the way of its message; return whether it went."""
-        route = self._ways.get(token)
+        """Send a report on along the path of its message; return whether it went."""
+        route = self._paths.get(token)
         if route is None:
             return False
         context = message.context

@@ -8,24 +8,9 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 ```
 """
 
-from ._asks import (
-    Ask,
-    Asks,
-)
-from ._choice import (
-    Chooser,
-    ConsumerTarget,
-    LinkTarget,
-    Target,
-    is_too_far,
-)
-from ._circuit_end import (
-    CircuitDown,
-    CircuitEnd,
-    CircuitEvent,
-    CircuitMisuse,
-    CircuitUnresolved,
-)
+from ._asks import Ask, Asks
+from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
+from ._circuit_end import CircuitDown, CircuitEnd, CircuitEvent, CircuitMisuse, CircuitUnresolved
 from ._circuit_frames import (
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
@@ -50,18 +35,8 @@ from ._circuit_frames import (
     parse_circuit_frame,
     serialize_circuit_frame,
 )
-from ._circuit_limits import (
-    CircuitLimits,
-    UnsettledCount,
-)
-from ._circuit_states import (
-    CIRCUIT_END,
-    CIRCUIT_PAIR,
-    EndInput,
-    EndState,
-    PairInput,
-    PairState,
-)
+from ._circuit_limits import CircuitLimits, UnsettledCount
+from ._circuit_states import CIRCUIT_END, CIRCUIT_PAIR, EndInput, EndState, PairInput, PairState
 from ._circuits import (
     CircuitCondition,
     CircuitOpened,
@@ -70,20 +45,10 @@ from ._circuits import (
     CircuitSide,
     CircuitStatistics,
 )
-from ._claims import (
-    direct_node,
-)
-from ._consumer_queue import (
-    ConsumerQueue,
-    Waiting,
-)
-from ._copies import (
-    CopyTable,
-    OpenCopy,
-)
-from ._deliveries import (
-    Deliveries,
-)
+from ._claims import direct_node
+from ._consumer_queue import ConsumerQueue, Waiting
+from ._copies import CopyTable, OpenCopy
+from ._deliveries import Deliveries
 from ._delivery import (
     CopyEnd,
     CopyEnded,
@@ -95,14 +60,8 @@ from ._delivery import (
     Returned,
     Round,
 )
-from ._delivery_limits import (
-    DeliveryLimits,
-    NodeTotals,
-)
-from ._direct_consumers import (
-    DirectAdmission,
-    DirectConsumers,
-)
+from ._delivery_limits import DeliveryLimits, NodeTotals
+from ._direct_consumers import DirectAdmission, DirectConsumers
 from ._dispositions import (
     MAX_CONDITION,
     MAX_DESCRIPTION,
@@ -111,9 +70,7 @@ from ._dispositions import (
     decode_disposition,
     encode_disposition,
 )
-from ._duplicate_window import (
-    DuplicateWindow,
-)
+from ._duplicate_window import DuplicateWindow
 from ._errors import (
     BadName,
     BadPattern,
@@ -124,6 +81,13 @@ from ._errors import (
     PatternInUse,
     TooManyProvisions,
     UnknownProvision,
+)
+from ._frame_codec import (
+    decode_network_frame,
+    encode_network_frame,
+    in_frames,
+    links_item,
+    list_item,
 )
 from ._frames import (
     MAX_ASKED,
@@ -149,50 +113,15 @@ from ._frames import (
     ToldName,
     check_told_name,
     check_told_pattern,
-    decode_network_frame,
-    encode_network_frame,
-    in_frames,
-    links_item,
-    list_item,
 )
-from ._graph import (
-    Graph,
-    LinkStates,
-    Paths,
-    join_links,
-)
-from ._hello import (
-    HELLO,
-    HelloInput,
-    HelloState,
-    LinkHello,
-)
-from ._hold_queue import (
-    HoldQueue,
-)
-from ._knowledge import (
-    Knowledge,
-)
-from ._limits import (
-    MAX_NAME,
-    DispatchLimits,
-    NameSize,
-)
-from ._link_states import (
-    LinkStateBook,
-    News,
-    NodeRecord,
-)
-from ._list_sync import (
-    Assembly,
-    ListOfNode,
-    ListSync,
-)
-from ._name_consumers import (
-    ConsumerChange,
-    NameConsumer,
-    NameConsumers,
-)
+from ._graph import Graph, LinkStates, Paths, join_links
+from ._hello import HELLO, HelloInput, HelloState, LinkHello
+from ._hold_queue import HoldQueue
+from ._knowledge import Knowledge
+from ._limits import MAX_NAME, DispatchLimits, NameSize
+from ._link_states import LinkStateBook, News, NodeRecord
+from ._list_sync import Assembly, ListOfNode, ListSync
+from ._name_consumers import ConsumerChange, NameConsumer, NameConsumers
 from ._name_events import (
     Announced,
     ConsumerActive,
@@ -207,12 +136,8 @@ from ._name_events import (
     SendOn,
     Told,
 )
-from ._name_messages import (
-    NameMessages,
-)
-from ._name_state import (
-    NameState,
-)
+from ._name_messages import NameMessages
+from ._name_state import NameState
 from ._names import (
     ALL_NODES,
     MAX_NODE_NAME,
@@ -222,15 +147,9 @@ from ._names import (
     parse_name,
     temporary_name,
 )
-from ._neighbour import (
-    Neighbour,
-)
-from ._neighbours import (
-    Neighbours,
-)
-from ._network import (
-    Network,
-)
+from ._neighbour import Neighbour
+from ._neighbours import Neighbours
+from ._network import Network
 from ._network_events import (
     CostsDiffer,
     LaterFrames,
@@ -243,10 +162,7 @@ from ._network_events import (
     PathsChanged,
     ProvisionsTold,
 )
-from ._network_limits import (
-    NeighbourCount,
-    NetworkLimits,
-)
+from ._network_limits import NeighbourCount, NetworkLimits
 from ._outcomes import (
     ACCEPTED,
     ALL,
@@ -263,37 +179,12 @@ from ._outcomes import (
     Released,
     Tally,
 )
-from ._patterns import (
-    NamePattern,
-    PatternTable,
-)
-from ._producer_window import (
-    NOT_FOUND,
-    CreditChange,
-    ProducerWindows,
-)
-from ._provisions import (
-    PROGRAM,
-    Conflict,
-    Provision,
-    Provisions,
-    ProvisionsChange,
-)
-from ._provisions_file import (
-    MAX_PROVISIONS_FILE,
-    ProvisionsFile,
-    read_provisions,
-)
-from ._semantics import (
-    CONTRADICTIONS,
-    Semantics,
-    Undeliverable,
-    read_hint,
-)
-from ._semantics_codec import (
-    decode_semantics,
-    encode_semantics,
-)
+from ._patterns import NamePattern, PatternTable
+from ._producer_window import NOT_FOUND, CreditChange, ProducerWindows
+from ._provisions import PROGRAM, Conflict, Provision, Provisions, ProvisionsChange
+from ._provisions_file import MAX_PROVISIONS_FILE, ProvisionsFile, read_provisions
+from ._semantics import CONTRADICTIONS, Semantics, Undeliverable, read_hint
+from ._semantics_codec import decode_semantics, encode_semantics
 from ._semantics_parts import (
     Access,
     Gate,
@@ -310,15 +201,9 @@ from ._semantics_parts import (
     Settlement,
     Weigh,
 )
-from ._semantics_text import (
-    semantics_text,
-)
-from ._throttle import (
-    Throttle,
-)
-from ._tokens import (
-    canonical,
-)
+from ._semantics_text import semantics_text
+from ._throttle import Throttle
+from ._tokens import canonical
 from ._transit import (
     DIGEST_SIZE,
     ID_SIZE,
@@ -340,11 +225,7 @@ from ._transit import (
     read_token,
     return_address,
 )
-from ._undeliverable import (
-    UNDELIVERABLE,
-    last_outcome,
-    next_part,
-)
+from ._undeliverable import UNDELIVERABLE, last_outcome, next_part
 
 __all__ = [
     "ACCEPTED",

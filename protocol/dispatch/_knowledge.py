@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Final
 
 from ._asks import Asks
+from ._frame_codec import in_frames, links_item
 from ._frames import (
     MAX_ASKED,
     Advertisement,
@@ -24,8 +25,6 @@ from ._frames import (
     NodeLinks,
     NodeNumbers,
     ToldName,
-    in_frames,
-    links_item,
 )
 from ._link_states import LinkStateBook, News
 from ._list_sync import Assembly, ListSync

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
-from ._frames import ListChange, ListKind, ListPart, in_frames, list_item
+from ._frame_codec import in_frames, list_item
+from ._frames import (
+    ListChange,
+    ListKind,
+    ListPart,
+)
 from ._network_limits import NetworkLimits
 
 __all__ = ["Assembly", "ListOfNode", "ListSync"]

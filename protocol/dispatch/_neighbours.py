@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ._frames import Advertisement, NetworkFrame, NodeNumbers, encode_network_frame, in_frames
+from ._frame_codec import encode_network_frame, in_frames
+from ._frames import (
+    Advertisement,
+    NetworkFrame,
+    NodeNumbers,
+)
 from ._link_states import LinkStateBook
 from ._neighbour import Neighbour
 

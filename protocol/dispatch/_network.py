@@ -26,6 +26,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 from ._errors import LaterVersion, NetworkFrameError
+from ._frame_codec import decode_network_frame
 from ._frames import (
     MAX_COST,
     MAX_HINT,
@@ -35,7 +36,6 @@ from ._frames import (
     ToldName,
     check_told_name,
     check_told_pattern,
-    decode_network_frame,
 )
 from ._graph import Paths, join_links
 from ._hello import LinkHello

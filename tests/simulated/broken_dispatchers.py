@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
 
-from onward.actors.dispatch._core import DispatchCore
+from onward.actors.dispatch._copies import Copies
 from onward.actors.dispatch._name_state import NameState
-from onward.actors.dispatch._outcome_ways import OutcomeWays
+from onward.actors.dispatch._name_table import NameTable
+from onward.actors.dispatch._reply_paths import ReplyPaths
 from onward.actors.dispatch._topology import Topology
 from onward.protocol.dispatch import ACCEPTED, MODIFIED, RELEASED, CopyEnd, Dropped, Paths
 from onward.protocol.dispatch._copies import CopyTable
@@ -63,7 +64,7 @@ class SendsAgainInDoubt(Broken):
 class TakesAnyForAccepted(Broken):
     """Tells the producer that a message was accepted, whatever the consumer said."""
 
-    place, method = OutcomeWays, "tell"
+    place, method = ReplyPaths, "tell"
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -74,7 +75,7 @@ class TakesAnyForAccepted(Broken):
 class TellsNoNode(Broken):
     """Does not pass an outcome on to the node before it."""
 
-    place, method = OutcomeWays, "_tell_node"
+    place, method = ReplyPaths, "_tell_node"
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -121,7 +122,7 @@ class AnnouncesNoEnd(Broken):
 class ForgetsNoCopy(Broken):
     """Keeps the token of a copy that has ended."""
 
-    place, method = DispatchCore, "ended"
+    place, method = Copies, "ended"
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -131,7 +132,7 @@ class ForgetsNoCopy(Broken):
 class KeepsNames(Broken):
     """Keeps the state of a name of which nothing is left."""
 
-    place, method = DispatchCore, "tidy"
+    place, method = NameTable, "tidy"
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:

@@ -135,7 +135,7 @@ class Seen(Dispatcher):
 
     def known(self, name: str) -> set[str]:
         """Return the other nodes with consumers of a name, as it knows them."""
-        return set(self._worker.topology.network.nodes_of(name))
+        return set(self._core.topology.network.nodes_of(name))
 
     def reached(self) -> set[str]:
         """Return the other nodes that it has a path to."""
@@ -148,13 +148,13 @@ class Seen(Dispatcher):
             "names": figures.names,
             "unsettled": figures.unsettled,
             "producers": figures.producers,
-            "copies": len(core.tokens),
-            "ways back to neighbours": len(core.upstream),
+            "copies": len(core.copies.tokens),
+            "ways back to neighbours": len(core.copies.upstream),
             "consumers in all": core.totals.consumers,
             "producers in all": core.totals.producers,
             "bytes": core.totals.size,
-            "consumers": len(self._worker.records),
-            "names in the network": len([*self._worker.topology.network.names()]),
+            "consumers": len(core.attachments.ends),
+            "names in the network": len([*self._core.topology.network.names()]),
         }
 
 
@@ -750,7 +750,6 @@ def _drawn(seed: int) -> Generator[None]:
     with (
         mock.patch(f"{package}._core.secrets", tokens),
         mock.patch(f"{package}._core.time", clock),
-        mock.patch(f"{package}._dispatch_worker.time", clock),
     ):
         yield
 

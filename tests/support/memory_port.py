@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from onward.actors.dispatch import ConsumerEnd, ProducerEnd, Told
+from onward.actors.dispatch import ConsumerEnd, OutcomeCallback, ProducerEnd
 from onward.protocol import OnwardError
 from onward.protocol.dispatch import MODIFIED, RELEASED, DeliveryState, Received
 from onward.protocol.security import Principal
@@ -20,7 +20,7 @@ class Sent:
     name: str
     message: bytes
     ttl: float | None
-    told: Told | None
+    told: OutcomeCallback | None
     states: list[DeliveryState] = field(default_factory=list[DeliveryState])
 
 
@@ -39,7 +39,9 @@ class MemoryProducer:
         self.credit += messages
         self.end.credit(messages)
 
-    def send(self, name: str | None, message: bytes, ttl: float | None, told: Told | None) -> None:
+    def send(
+        self, name: str | None, message: bytes, ttl: float | None, told: OutcomeCallback | None
+    ) -> None:
         self.credit -= 1
         self.port.take(self, name or self.name or "", message, ttl, told)
 
@@ -62,7 +64,7 @@ class MemoryConsumer:
         self.left = 0
         self.drains = 0
         self.closed = False
-        self.open: dict[int, Told] = {}
+        self.open: dict[int, OutcomeCallback] = {}
 
     def credit(self, messages: int) -> None:
         self.left += messages
@@ -143,7 +145,7 @@ class MemoryPort:
         name: str,
         message: bytes,
         ttl: float | None,
-        told: Told | None,
+        told: OutcomeCallback | None,
     ) -> None:
         sent = Sent(name, message, ttl, told)
         self.sent.append(sent)
@@ -176,7 +178,7 @@ class MemoryPort:
 
     def _teller(
         self, producer: MemoryProducer, sent: Sent, consumer: MemoryConsumer
-    ) -> Told | None:
+    ) -> OutcomeCallback | None:
         if sent.told is None:
             producer.give(1)
             return None

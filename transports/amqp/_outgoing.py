@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...actors.dispatch import ConsumerLink, Told
+from ...actors.dispatch import ConsumerLink, OutcomeCallback
 from ...protocol import OnwardError
 from ...protocol.dispatch import (
     ACCEPTED as ACCEPTED_STATE,
@@ -63,7 +63,7 @@ class OutgoingLink:
         self.held = False
         self._over = False
         self._tag = 0
-        self._unsettled: dict[Delivery, Told | None] = {}
+        self._unsettled: dict[Delivery, OutcomeCallback | None] = {}
 
     def attach(self, handle: ConsumerLink) -> None:
         """Begin as a consumer."""
@@ -71,7 +71,7 @@ class OutgoingLink:
 
     # --- the dispatcher -------------------------------------------------------------------------
 
-    def deliver(self, message: bytes, told: Told | None) -> None:
+    def deliver(self, message: bytes, told: OutcomeCallback | None) -> None:
         """Send a message, or give it back at once."""
         self._given = max(0, self._given - 1)
         message = message_of(message)

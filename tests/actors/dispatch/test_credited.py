@@ -13,9 +13,9 @@ from onward.actors.dispatch import (
     ConsumerRefused,
     Dispatcher,
     DispatchOptions,
+    OutcomeCallback,
     ProducerClosed,
     ProducerLink,
-    Told,
 )
 from onward.actors.dispatch._access import UNAUTHORIZED
 from onward.protocol import OnwardError
@@ -92,7 +92,7 @@ class Taking:
         principal: Principal | None = None,
     ) -> None:
         self.got: list[bytes] = []
-        self.told: list[Told | None] = []
+        self.told: list[OutcomeCallback | None] = []
         self.drains = 0
         self.ended: OnwardError | None = None
         self._outcome = outcome
@@ -100,7 +100,7 @@ class Taking:
         if credit:
             self.link.credit(credit)
 
-    def deliver(self, message: bytes, told: Told | None) -> None:
+    def deliver(self, message: bytes, told: OutcomeCallback | None) -> None:
         self.got.append(message)
         self.told.append(told)
         if told is not None and self._outcome is not None:

@@ -676,10 +676,10 @@ async def test_an_action_that_fails_holds_up_no_other(
         raise RuntimeError("of an action")
 
     done: list[str] = []
-    dispatcher._core.soon(fail)
-    dispatcher._core.soon(lambda: done.append("the next"))
+    dispatcher._core.schedule.soon(fail)
+    dispatcher._core.schedule.soon(lambda: done.append("the next"))
     await sleep(0.1)
-    dispatcher._core.soon(lambda: done.append("a later one"))
+    dispatcher._core.schedule.soon(lambda: done.append("a later one"))
     await sleep(0.1)
     assert done == ["the next", "a later one"]
     assert "an action of a dispatcher failed" in caplog.text

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from onward.actors import Refused, Worker
-from onward.actors.dispatch import Accept, Consumer, ConsumerRefused, Received, Told
+from onward.actors.dispatch import Accept, Consumer, ConsumerRefused, OutcomeCallback, Received
 from onward.protocol import Message, OnwardError
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -56,9 +56,9 @@ class Six:
     """The end of a consumer with credit for six messages."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.told: list[OutcomeCallback] = []
 
-    def deliver(self, message: bytes, told: Told | None) -> None:
+    def deliver(self, message: bytes, told: OutcomeCallback | None) -> None:
         assert message
         assert told is not None
         self.told.append(told)

@@ -213,7 +213,7 @@ async def test_a_full_disk_releases_and_is_told_once(
     dispatcher.provision("orders", on_disk())
     producer = await dispatcher.produce_any()
     assert await producer.send("orders", b"1") == ACCEPTED
-    stored_ones = dispatcher._core.ways.stored
+    stored_ones = dispatcher._core.stored
     assert stored_ones is not None
     file = stored_ones.store._file
     assert file is not None
@@ -269,10 +269,10 @@ async def test_what_is_redirected_stays_on_disk_until_it_is_settled(node: Node, 
     assert await producer.send("orders", b"1") == ACCEPTED
     await sleep(5)
     assert kept.payloads == [b"1"]
-    assert dispatcher._core.ways.stored is not None
-    assert len(dispatcher._core.ways.stored.store) == 1
+    assert dispatcher._core.stored is not None
+    assert len(dispatcher._core.stored.store) == 1
     kept.deliveries[0].accept()
-    assert len(dispatcher._core.ways.stored.store) == 0
+    assert len(dispatcher._core.stored.store) == 0
 
 
 async def test_what_is_redirected_to_a_worker_is_not_held_any_more(node: Node, path: Path) -> None:
@@ -282,8 +282,8 @@ async def test_what_is_redirected_to_a_worker_is_not_held_any_more(node: Node, p
     dispatcher.provision("orders", semantics)
     await start_worker(node, Echo(), "echo")
     assert (await node.request("34#orders", b"1")).payload == b"1"
-    assert dispatcher._core.ways.stored is not None
-    assert len(dispatcher._core.ways.stored.store) == 0
+    assert dispatcher._core.stored is not None
+    assert len(dispatcher._core.stored.store) == 0
 
 
 async def test_a_hold_on_disk_needs_a_file(node: Node, path: Path) -> None:
@@ -383,7 +383,7 @@ async def test_a_file_that_fails_later_is_counted_and_told_once(
     producer = await dispatcher.produce_any()
     assert await producer.send("mail", b"1") == ACCEPTED
     await sleep(1)
-    messages = dispatcher._core.ways.stored
+    messages = dispatcher._core.stored
     assert messages is not None
     assert messages.store._file is not None
     messages.store._file.execute("DROP TABLE message")

@@ -510,7 +510,7 @@ async def test_an_outcome_counts_from_the_link_that_the_copy_was_sent_on(net: Ne
     producer = await net.at["a"].produce("orders")
     (send,) = await sent(producer, 1)
     # The worker of c has the token of the copy of c; a stranger has learnt it.
-    forged = [each for each in net.at["c"]._core.tokens]  # noqa: C416
+    forged = [each for each in net.at["c"]._core.copies.tokens]  # noqa: C416
     stranger = await net.network.node("stranger")
     link = await stranger.connect("sim://c")
     end = Address(DELIVERY, disposition_address(return_address(forged[0])))

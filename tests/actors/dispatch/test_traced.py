@@ -5,8 +5,8 @@ from __future__ import annotations
 from asyncio import sleep
 
 from onward.actors.dispatch import DISPATCH, Dispatcher
-from onward.actors.dispatch._arrival import PLAIN, Arrival, CopyWay, PlainWay, ProducerWay
-from onward.actors.dispatch._traced import TracedWays
+from onward.actors.dispatch._arrival import PLAIN, Arrival, CopyPath, PlainPath, ProducerPath
+from onward.actors.dispatch._traced import TracedPaths
 from onward.actors.tracing import HopTracer, trace
 from onward.protocol import Context, Message, NoRoute, route
 from onward.protocol._tracing import tracing_of_report
@@ -17,22 +17,22 @@ MARKED = Context(trace='{"some":"trace"}')
 ID = "0" * 32
 
 
-def arrival(way: PlainWay | CopyWay | ProducerWay | None, context: Context | None) -> Arrival:
+def arrival(way: PlainPath | CopyPath | ProducerPath | None, context: Context | None) -> Arrival:
     message = Message((), (), b"", None, context)
     return Arrival(message, False, ("a", b"1", b"2"), PLAIN, way)
 
 
-def plain(back: str) -> PlainWay:
-    return PlainWay(Message(route("x"), route(back), b"", None, None))
+def plain(back: str) -> PlainPath:
+    return PlainPath(Message(route("x"), route(back), b"", None, None))
 
 
 def test_the_way_of_a_marked_message_is_kept() -> None:
     sent: list[Message] = []
-    ways = TracedWays(sent.append)
+    ways = TracedPaths(sent.append)
     ways.note(b"1", arrival(plain("back"), MARKED))
-    ways.note(b"2", arrival(CopyWay(b"1"), MARKED))
+    ways.note(b"2", arrival(CopyPath(b"1"), MARKED))
     ways.note(b"3", arrival(plain("other"), None))
-    ways.note(b"4", arrival(ProducerWay(1, 1), MARKED))
+    ways.note(b"4", arrival(ProducerPath(1, 1), MARKED))
     report = Message(route("x"), (), b"report", None, MARKED)
     assert [ways.pass_on(b"%d" % each, report) for each in range(1, 6)] == [True, True] + [
         False
@@ -42,7 +42,7 @@ def test_the_way_of_a_marked_message_is_kept() -> None:
 
 
 def test_as_many_are_kept_as_the_limit_says() -> None:
-    ways = TracedWays(lambda _: None)
+    ways = TracedPaths(lambda _: None)
     for each in range(1001):
         ways.note(b"%d" % each, arrival(plain("back"), MARKED))
     report = Message(route("x"), (), b"", None, None)
@@ -53,13 +53,13 @@ def test_a_report_that_has_no_way_any_more() -> None:
     def dispatch(message: Message) -> None:
         raise NoRoute(str(message.onward_route))
 
-    ways = TracedWays(dispatch)
+    ways = TracedPaths(dispatch)
     ways.note(b"1", arrival(plain("back"), MARKED))
     assert not ways.pass_on(b"1", Message(route("x"), (), b"", None, None))
 
 
 def test_what_is_marked_as_a_report_has_to_be_one() -> None:
-    ways = TracedWays(lambda _: None)
+    ways = TracedPaths(lambda _: None)
     for context in (None, MARKED, Context(trace="nonsense"), Context(trace=tracing_of_report(ID))):
         assert not ways.is_report(Message(route("x"), (), b"no report", None, context))
 

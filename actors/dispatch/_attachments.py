@@ -1,0 +1,314 @@
+"""The consumers and producers of a node: how each is attached, and what ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, AddressLike, Route, RouteLike
+from ...protocol.dispatch import Name, NameKind, temporary_name
+from ...protocol.options import Count, check_value
+from ...protocol.security import Principal
+from .._errors import LimitReached
+from ..routing._given import as_route
+from ..runtime._policy import MailboxOptions
+from ._access import may_consume, may_produce
+from ._consumer import Consumer, ConsumerWorker, Handler
+from ._consumer_record import Accept, ConsumerRecord
+from ._credited import CreditedConsumer, CreditedProducer
+from ._ends import ConsumerEnd, ProducerEnd
+from ._errors import ConsumerRefused
+from ._name_state import NameState
+from ._producer import AnonymousProducer, Producer
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._sender import Sender
+
+__all__ = ["Attachments"]
+
+
+class Attachments:
+    """The consumers and producers of a node.
+
+    Args:
+        core: The dispatcher.
+
+    Attributes:
+        producers: The producers, by number.
+        anonymous: The numbers of the anonymous ones.
+        ends: What ends with a consumer, by its number.
+    """
+
+    def __init__(self, core: DispatchCore) -> None:
+        self._core: Final = core
+        self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
+        self.anonymous: Final[set[int]] = set()
+        self.ends: Final[dict[int, Callable[[], None]]] = {}
+        # Temporary names that were made for links, and are not consumed yet.
+        self._temporary: Final[dict[str, None]] = {}
+
+    def _state(self, name: Name) -> NameState:
+        state = self._core.names.find(name)
+        if state is None:
+            raise ConsumerRefused(name.text, "max_names is reached")
+        return state
+
+    # --- consumers --------------------------------------------------------------------------
+
+    async def consume(
+        self,
+        name: str,
+        consumer: Handler | RouteLike,
+        window: int,
+        accept: Accept | None,
+        owner: AddressLike | None,
+        principal: Principal | None,
+    ) -> Consumer:
+        """Attach a consumer to a name; see `Dispatcher.consume`."""
+        read = self._core.parse(name)
+        if (reason := _ELSEWHERE.get(read.kind)) is not None:
+            raise ConsumerRefused(read.text, reason)
+        self._check_consumer(read, principal)
+        return await self._consume(read, consumer, window, accept, owner)
+
+    async def temporary(
+        self,
+        consumer: Handler | RouteLike,
+        window: int,
+        accept: Accept | None,
+        owner: AddressLike | None,
+    ) -> Consumer:
+        """Attach a consumer to a new temporary name; see `Dispatcher.temporary`."""
+        name = temporary_name(self._core.own, token_bytes(16))
+        return await self._consume(name, consumer, window, accept, owner)
+
+    async def _consume(
+        self,
+        name: Name,
+        consumer: Handler | RouteLike,
+        window: int,
+        accept: Accept | None,
+        owner: AddressLike | None,
+    ) -> Consumer:
+        check_value("window", window, Count)
+        by_handler = callable(consumer)
+        accept = accept or (Accept.HANDLED if by_handler else Accept.REPLY)
+        wrong = (Accept.REPLY,) if by_handler else (Accept.HANDLED, Accept.SELF)
+        if accept in wrong:
+            raise ValueError(f"a consumer of this kind cannot accept by {accept.value!r}")
+        core = self._core
+        if not callable(consumer):
+            return self._attach(name, as_route(consumer), None, window, accept, owner)
+        worker = ConsumerWorker(core, consumer)
+        mailbox = MailboxOptions(limit=max(window, 1))
+        address = await core.worker.start_child(lambda: worker, mailbox=mailbox)
+        return self._attach(name, (address,), worker, window, accept, owner)
+
+    def attach_destination(self, name: Name, route: Route) -> Consumer:
+        """Attach a destination of the broker, which accepts by its answer."""
+        window = self._core.provisioning.semantics_of(name).window
+        return self._attach(name, route, None, window, Accept.REPLY, None)
+
+    def _attach(
+        self,
+        name: Name,
+        route: Route,
+        worker: ConsumerWorker | None,
+        window: int,
+        accept: Accept,
+        owner: AddressLike | None,
+    ) -> Consumer:
+        core = self._core
+        try:
+            state = self._state(name)
+        except ConsumerRefused:
+            _forget(worker, ())
+            raise
+        cell = core.node.parts.table.cell_at(route[0])
+        record = ConsumerRecord(
+            core.number(),
+            route,
+            window,
+            accept,
+            remote=cell is not None and cell.worker.leaves_node,
+            ended=_ignore,
+            state=state,
+            worker=worker,
+        )
+        if worker is not None:
+            worker.record = record
+        made = Consumer(state, record, core)
+        watched = [route[0]] if owner is None else [route[0], _address(owner)]
+        try:
+            unwatch = [
+                core.node.watch(each, lambda: self.detach(record, "its worker has stopped"))
+                for each in watched
+            ]
+            self.ends[record.number] = lambda: _forget(worker, unwatch)
+            state.add_consumer(record)
+        except Exception:
+            self.released(record)
+            core.names.tidy(state)
+            raise
+        return made
+
+    def detach(self, record: ConsumerRecord, reason: str) -> None:
+        """Detach a consumer."""
+        record.state.remove_consumer(record.number, reason)
+        self._core.names.tidy(record.state)
+
+    def released(self, record: ConsumerRecord) -> None:
+        """End what ends with a consumer that is detached."""
+        ended = self.ends.pop(record.number, None)
+        if ended is not None:
+            ended()
+
+    def handled(self, record: ConsumerRecord) -> None:
+        """Receive word that a consumer has handled a pre-settled message."""
+        if record.state.consumers.get(record.number) is record:
+            record.state.handled(record)
+
+    def _check_consumer(self, name: Name, principal: Principal | None) -> None:
+        semantics = self._core.provisioning.semantics_of(name)
+        if not may_consume(semantics, principal):
+            raise ConsumerRefused(name.text, _ROLES)
+        if semantics.tags:
+            raise ConsumerRefused(name.text, "its consumers are those that match its tags")
+
+    # --- producers --------------------------------------------------------------------------
+
+    def produce(
+        self, name: str, owner: AddressLike | None, principal: Principal | None
+    ) -> Producer:
+        """Attach a producer to a name; see `Dispatcher.produce`."""
+        state = self._state(self._for_producer(name, principal))
+        producer = Producer(self._core, state, self._core.number())
+        self.producers[producer.number] = producer
+        try:
+            if owner is not None:
+                producer.end_with(owner)
+            state.add_producer(producer.number)
+        except Exception:
+            del self.producers[producer.number]
+            self._core.names.tidy(state)
+            raise
+        return producer
+
+    def produce_any(
+        self, owner: AddressLike | None, principal: Principal | None
+    ) -> AnonymousProducer:
+        """Attach a producer that says the name with each message; see `Dispatcher.produce_any`."""
+        core, most = self._core, self._core.options.deliveries.max_producers
+        if len(self.anonymous) >= most:
+            raise LimitReached("anonymous producers", most)
+        window = core.options.anonymous_window
+        producer = AnonymousProducer(core, core.number(), window, principal)
+        if owner is not None:
+            producer.end_with(owner)
+        self.producers[producer.number] = producer
+        self.anonymous.add(producer.number)
+        return producer
+
+    def _for_producer(self, name: str, principal: Principal | None) -> Name:
+        read = self._core.parse(name)
+        if not may_produce(self._core.provisioning.semantics_of(read), principal):
+            raise ConsumerRefused(read.text, _ROLES)
+        return read
+
+    def woken(self, number: int) -> None:
+        """Wake the sends of a producer that wait for credit."""
+        producer = self.producers.get(number)
+        if producer is not None:
+            producer.woken()
+
+    # --- ends with credit of their own ------------------------------------------------------
+
+    def open_producer(
+        self, name: str | None, end: ProducerEnd, principal: Principal | None
+    ) -> CreditedProducer:
+        """Attach a producer that is given credit by calls; see `Dispatcher.open_producer`."""
+        core = self._core
+        state = None if name is None else self._state(self._for_producer(name, principal))
+        made = CreditedProducer(core, end, state, principal)
+        self.producers[made.number] = made
+        try:
+            if state is not None:
+                state.add_producer(made.number)
+            elif len(self.anonymous) >= core.options.deliveries.max_producers:
+                raise ConsumerRefused("", "max_producers is reached")
+            else:
+                self.anonymous.add(made.number)
+                made.woken()
+        except ConsumerRefused:
+            del self.producers[made.number]
+            if state is not None:
+                core.names.tidy(state)
+            raise
+        return made
+
+    def open_consumer(
+        self, name: str, end: ConsumerEnd, principal: Principal | None
+    ) -> CreditedConsumer:
+        """Attach a consumer that gives credit by calls; see `Dispatcher.open_consumer`."""
+        core = self._core
+        read = core.parse(name)
+        if read.node not in ("", core.own):
+            raise ConsumerRefused(read.text, "it is one of another node")
+        if read.kind is NameKind.TEMPORARY and read.text not in self._temporary:
+            # Each that is asked by way of it knows it, and may not take the answers to others.
+            raise ConsumerRefused(read.text, "a temporary name is consumed once")
+        self._check_consumer(read, principal)
+        state = self._state(read)
+        made = CreditedConsumer(core, end, state)
+        try:
+            made.attach()
+        except ConsumerRefused:
+            core.names.tidy(state)
+            raise
+        self._temporary.pop(read.text, None)
+        return made
+
+    def temporary_name(self) -> str:
+        """Return a new temporary name of this node; see `Dispatcher.temporary_name`."""
+        name = temporary_name(self._core.own, token_bytes(16)).text
+        self._temporary[name] = None
+        if len(self._temporary) > _MOST_TEMPORARY:
+            del self._temporary[next(iter(self._temporary))]
+        return name
+
+    def close(self) -> None:
+        """End all of them, since the dispatcher stops."""
+        for producer in list(self.producers.values()):
+            producer.stop()
+        for state in list(self._core.names.states.values()):
+            for number in list(state.consumers):
+                state.remove_consumer(number, "the dispatcher has stopped")
+
+
+_MOST_TEMPORARY: Final = 1000
+"""Temporary names that were made and are not consumed yet; beyond, the oldest are forgotten."""
+
+_ROLES: Final = "it is for other roles"
+
+_ELSEWHERE: Final = {
+    NameKind.TOPOLOGICAL: "it is one of other nodes: there, _local/… is consumed",
+    NameKind.TEMPORARY: "temporary names are made by the node",
+}
+"""The kinds of names that have no consumers of one's own choice, and the reason."""
+
+
+def _forget(worker: ConsumerWorker | None, unwatch: Iterable[Callable[[], None]]) -> None:
+    for each in unwatch:
+        each()
+    if worker is not None:
+        worker.stop()
+
+
+def _ignore(_reason: str) -> None:
+    """Receive the end of a consumer that is not attached yet."""
+
+
+def _address(given: AddressLike) -> Address:
+    return as_route(given)[0]

@@ -1,0 +1,216 @@
+"""The copies of messages on their way: to consumers of this node, and to other dispatchers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import DELIVERY, Address, InDoubt, Message, OnwardError, Route
+from ...protocol.dispatch import (
+    MODIFIED,
+    RELEASED,
+    BadTransit,
+    Delivery,
+    DeliveryState,
+    Name,
+    Outcome,
+    Tally,
+    Target,
+    Transit,
+    encode_transit,
+    ended_address,
+    milliseconds,
+    next_wait,
+    node_digest,
+    return_address,
+)
+from ._arrival import PLAIN, Arrival, CopyPath
+from ._consumer_record import ConsumerRecord
+from ._name_state import NameState
+from ._traced import TracedPaths
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+
+__all__ = ["Copies"]
+
+
+class Copies:
+    """The copies that have no outcome yet, and the sender of copies.
+
+    Args:
+        core: The dispatcher.
+
+    Attributes:
+        tokens: The name and the target of each copy that has no outcome yet.
+        upstream: The names of the unsettled deliveries of neighbours, by link and token.
+        traced: The paths for reports about marked messages.
+    """
+
+    def __init__(self, core: DispatchCore) -> None:
+        self._core: Final = core
+        self._digest: Final = node_digest(core.own)
+        self.tokens: Final[dict[bytes, tuple[NameState, Target]]] = {}
+        self.upstream: Final[dict[tuple[Hashable, bytes], NameState]] = {}
+        self.traced: Final = TracedPaths(core.node.parts.router.dispatch)
+
+    # --- to consumers -----------------------------------------------------------------------
+
+    def deliver(self, record: ConsumerRecord, arrival: Arrival, token: bytes | None) -> None:
+        """Send a message to a consumer.
+
+        Raises:
+            DeliveryError: It was certainly not handed over.
+        """
+        if record.local is not None:
+            self._copy_to(record.local, arrival, token)
+            return
+        if record.deliver is not None:
+            record.deliver(arrival.message, token)
+            return
+        onward, _, payload, source, context = arrival.message
+        back: Route = ()
+        if token is not None:
+            self.traced.note(token, arrival)
+            end = Address(DELIVERY, return_address(token))
+            # A link remembers return routes that begin with a worker only.
+            back = (self._core.address, end) if record.remote else (end,)
+        self._core.node.parts.router.dispatch(
+            Message((*record.route, *onward), back, payload, source, context)
+        )
+
+    def _copy_to(self, name: Name, arrival: Arrival, token: bytes | None) -> None:
+        """Give a copy of a message to a name of this node, in a later turn."""
+        core = self._core
+        copy = Arrival(
+            arrival.message,
+            token is None,
+            core.identity(),
+            PLAIN,
+            None if token is None else CopyPath(token),
+            until=arrival.until,
+            deadline=core.now() + core.options.outcome_timeout,
+        )
+        core.schedule.soon(lambda: core.bind(name, copy))
+
+    def copied(self, token: bytes, outcome: Outcome, answer: Message | None) -> None:
+        """Receive the outcome of such a copy."""
+        if answer is not None:
+            self.answer_of(token, answer)
+        self.disposition(token, outcome, None)
+
+    # --- to other dispatchers ---------------------------------------------------------------
+
+    def send_on(
+        self,
+        name: Name,
+        delivery: Delivery[Arrival],
+        link: str,
+        token: bytes | None,
+    ) -> bool:
+        """Send a copy to the next node; return whether it went."""
+        core = self._core
+        arrival, limit = delivery.message, delivery.limit
+        address = core.topology.links.get(link)
+        if address is None:
+            return False
+        onward, _, payload, _, context = arrival.message
+        now = core.now()
+        ttl = 0 if arrival.until is None else milliseconds(arrival.until - now)
+        wait = 0 if limit is None or token is None else next_wait(limit - now)
+        path = (*arrival.path, self._digest)
+        try:
+            transit = encode_transit(
+                Transit(
+                    name.text,
+                    *arrival.identity,
+                    settled=token is None,
+                    redirected=delivery.redirected,
+                    ttl=ttl,
+                    wait=wait,
+                    path=path,
+                )
+            )
+            to = (address, core.address, Address(DELIVERY, transit), *onward)
+            back: Route = ()
+            if token is not None:
+                self.traced.note(token, arrival)
+                back = (core.address, Address(DELIVERY, return_address(token)))
+            core.node.parts.router.dispatch(Message(to, back, payload, None, context))
+        except (BadTransit, OnwardError):
+            core.counts["copies that a link did not take"] += 1
+            return False
+        return True
+
+    def tell_end(self, link: str, token: bytes, *, settled: bool) -> None:
+        """Report to a next node that the outcome of a copy is not waited for any more."""
+        core = self._core
+        address = core.topology.links.get(link)
+        if address is None:
+            return
+        end = Address(DELIVERY, ended_address(token, settled=settled))
+        try:
+            message = Message((address, core.address, end), (), b"", None, None)
+            core.node.parts.router.dispatch(message)
+        except OnwardError:
+            core.counts["ends that could not be told"] += 1
+
+    # --- from other dispatchers -------------------------------------------------------------
+
+    def source_ended(self, link: str, token: bytes, *, settled: bool) -> None:
+        """Receive word of the node before this one that it waits for an outcome no more."""
+        state = self.upstream.pop((link, token), None)
+        if state is not None:
+            state.source_ended(link, token, settled=settled)
+            self._core.names.tidy(state)
+
+    def forget_upstream(self, link: str) -> None:
+        """Forget the reply paths over a link that is lost."""
+        for each in [each for each in self.upstream if each[0] == link]:
+            del self.upstream[each]
+
+    # --- outcomes ---------------------------------------------------------------------------
+
+    def disposition(
+        self, token: bytes, state: DeliveryState, target: Target | None, tally: Tally | None = None
+    ) -> None:
+        """Receive the state of a copy.
+
+        Args:
+            token: The token.
+            state: The state.
+            target: The target that tells it; `None` for a worker of this node, which knows the
+                token from the message only.
+            tally: The outcomes behind a link.
+        """
+        found = self.tokens.get(token)
+        if found is None:
+            self._core.counts["outcomes that came late or for no delivery"] += 1
+            return
+        name, at = found
+        name.disposition(token, state, at if target is None else target, tally)
+        self._core.names.tidy(name)
+
+    def answer_of(self, token: bytes, message: Message) -> None:
+        """Keep the reply of a consumer for the producer that waits for it."""
+        found = self.tokens.get(token)
+        arrival = None if found is None else found[0].arrival_of(token)
+        if arrival is not None and arrival.answer is None:
+            arrival.answer = message
+
+    def answered(self, token: bytes, payload: bytes) -> None:
+        """Keep the answer of a handler for the producer that waits for it."""
+        self.answer_of(token, Message((), (), payload, None, None))
+
+    def ended(self, token: bytes) -> None:
+        """Forget a copy that has ended."""
+        self.tokens.pop(token, None)
+
+    def failed(self, end: Address, error: OnwardError) -> bool:
+        """Receive word that a worker could not handle a delivery; return whether it is one."""
+        value = end.value
+        if len(value) != 9 or value[:1] != b"r":
+            return False
+        outcome = MODIFIED if isinstance(error, InDoubt) else RELEASED
+        self._core.schedule.soon(lambda: self.disposition(value[1:], outcome, None))
+        return True

@@ -1,0 +1,84 @@
+"""The names of a node that have a state: they are made when they are used, and forgotten after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.dispatch import ALL_NODES, Name, NameKind
+from ._consumer_record import Accept, ConsumerRecord
+from ._name_state import NameState
+from ._stored import effective
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+
+__all__ = ["NameTable"]
+
+
+class NameTable:
+    """The states of the names of a node.
+
+    Args:
+        core: The dispatcher.
+
+    Attributes:
+        states: The states, by the text of the name.
+    """
+
+    def __init__(self, core: DispatchCore) -> None:
+        self._core: Final = core
+        self.states: Final[dict[str, NameState]] = {}
+
+    def find(self, name: Name) -> NameState | None:
+        """Return the state of a name, made if need be; `None` at `DispatchOptions.max_names`."""
+        return self.states.get(name.text) or self._make(name)
+
+    def _make(self, name: Name) -> NameState | None:
+        core = self._core
+        if len(self.states) >= core.options.max_names:
+            return None
+        semantics = effective(core.provisioning.semantics_of(name))
+        state = self.states[name.text] = NameState(core, name, semantics)
+        if name.kind is NameKind.TOPOLOGICAL and name.node == ALL_NODES:
+            self._add_own_copy(state)
+        core.topology.joined(state)
+        return state
+
+    def _add_own_copy(self, state: NameState) -> None:
+        """Make this node one of those that get a copy of what is sent to all nodes."""
+        core = self._core
+        record = ConsumerRecord(
+            core.number(),
+            (core.address,),
+            core.options.max_names,
+            Accept.REPLY,
+            remote=False,
+            ended=lambda _: None,
+            state=state,
+            local=Name(NameKind.LOCAL, state.name.local_text),
+        )
+        state.add_consumer(record)
+
+    def tidy(self, state: NameState) -> None:
+        """Forget the state of a name of which nothing is left."""
+        if _is_idle(state) and self.states.get(state.name.text) is state:
+            del self.states[state.name.text]
+
+    def nodes(self, name: Name, told: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the other nodes with consumers of a name, with their claims."""
+        if name.kind is NameKind.MOBILE:
+            return told
+        if name.kind is NameKind.LOCAL:
+            return {}
+        nodes = self._core.paths.nodes if name.node == ALL_NODES else (name.node,)
+        return dict.fromkeys(nodes, 0)
+
+
+def _is_idle(state: NameState) -> bool:
+    name = state.name
+    if name.kind in (NameKind.MOBILE, NameKind.LOCAL):
+        return state.idle
+    # The name itself says which nodes it is of, and those stay: nothing of it has to be kept.
+    gone = name.node == ALL_NODES or not state.consumers
+    return gone and not state.busy

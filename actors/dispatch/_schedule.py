@@ -1,0 +1,104 @@
+"""What a dispatcher performs later: actions of a later turn, and what is due of its names."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from .._worker import Worker
+from ..runtime._timer import Timer
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._name_state import NameState
+
+__all__ = ["Alarm", "Schedule"]
+
+
+class Alarm:
+    """A timer that is set for the earliest of the times that it is asked for.
+
+    Args:
+        worker: The worker of the dispatcher, which has the timer.
+        function: It is called at that time.
+    """
+
+    def __init__(self, worker: Worker, function: Callable[[], object]) -> None:
+        self._worker: Final = worker
+        self._function: Final = function
+        self._timer: Timer | None = None
+        self._at = 0.0
+
+    def set(self, at: float) -> None:
+        """Call the function at a time, in seconds of the loop, or earlier if it is due earlier."""
+        if self._timer is not None and self._timer.active:
+            if self._at <= at:
+                return
+            self._timer.cancel()
+        self._at = at
+        now = self._worker.node.loop.time()
+        self._timer = self._worker.after(max(0.0, at - now), self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._function()
+
+
+class Schedule:
+    """The actions of later turns, and the times at which something of a name is due.
+
+    Args:
+        core: The dispatcher.
+        worker: Its worker, which has the timers.
+    """
+
+    def __init__(self, core: DispatchCore, worker: Worker) -> None:
+        self._core: Final = core
+        self._worker: Final = worker
+        self._actions: Final = deque[Callable[[], object]]()
+        self._alarm: Final = Alarm(worker, self._due)
+        self._times: list[tuple[float, int, NameState]] = []
+        self._order: Final = count()
+
+    def soon(self, action: Callable[[], object]) -> None:
+        """Perform an action in a later turn; all that wait share a timer."""
+        if not self._actions:
+            self._worker.after(0, self._run)
+        self._actions.append(action)
+
+    def _run(self) -> None:
+        for _ in range(len(self._actions)):
+            try:
+                self._actions.popleft()()
+            except Exception as error:  # noqa: BLE001 - the others must be performed too
+                self._core.fault("an action of a dispatcher", error)
+        if self._actions:
+            self._worker.after(0, self._run)
+
+    def arm(self, state: NameState) -> None:
+        """Look at a name again when something of it is due."""
+        at = state.get_timer()
+        if at is None or (state.scheduled is not None and state.scheduled <= at):
+            return
+        state.scheduled = at
+        heappush(self._times, (at, next(self._order), state))
+        self._alarm.set(self._times[0][0])
+
+    def _due(self) -> None:
+        """Perform what is due of all names."""
+        now = self._core.now()
+        while self._times and self._times[0][0] <= now:
+            at, _, state = heappop(self._times)
+            if state.scheduled != at:
+                continue
+            state.scheduled = None
+            try:
+                state.due(now)
+                self._core.names.tidy(state)
+            except Exception as error:  # noqa: BLE001 - the other names are due too
+                self._core.fault("what is due of a name", error)
+        if self._times:
+            self._alarm.set(self._times[0][0])
