@@ -85,6 +85,7 @@ class Arrival:
         delivery: Its record, once it is bound.
         answer: The reply of its consumer.
         outcome: Its outcome, once it is told.
+        promised: Whether its producer was told that it is accepted, as it is on disk.
         stored: Its number in the file of messages on hold; 0: it is not there.
     """
 
@@ -100,4 +101,5 @@ class Arrival:
     delivery: Delivery[Arrival] | None = None
     answer: Message | None = None
     outcome: Outcome | None = None
+    promised: bool = False
     stored: int = 0

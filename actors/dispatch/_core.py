@@ -206,6 +206,9 @@ class DispatchCore:
             except BadName:
                 return False
             state = self.names.find(name)
+            if state is None and arrival.promised and self.stored is not None:
+                self.stored.put_back(arrival)
+                return True
             if state is None:
                 return False
             self.schedule.soon(lambda: self._bind(state, arrival))

@@ -111,10 +111,14 @@ class Dispatcher:
                 store.close()
             raise
         core = worker.core
-        core.restore()
-        if broker is not None:
-            attach = core.attachments.attach_destination
-            core.provisioning.tags = TagConsumers(core, broker, attach)
+        try:
+            core.restore()
+            if broker is not None:
+                attach = core.attachments.attach_destination
+                core.provisioning.tags = TagConsumers(core, broker, attach)
+        except BaseException:
+            await node.stop_worker(DISPATCH)
+            raise
         return cls(core)
 
     @property

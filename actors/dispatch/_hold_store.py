@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,6 @@ __all__ = ["HoldStore", "StoredMessage"]
 _VERSION: Final = 1
 _APPLICATION: Final = 0x6F6E7764  # "onwd"
 _FILE_MODE: Final = 0o600  # payloads are for this user only
-_PAGE: Final = 500
-"""Messages that are read at a time."""
 
 _TABLE: Final = """\
 CREATE TABLE message (
@@ -79,7 +76,6 @@ class HoldStore:
         self._max_messages: Final = max_messages
         self._max_bytes: Final = max_bytes
         self._sizes: Final[dict[str, tuple[int, int]]] = {}
-        self._messages = 0
         self._bytes = 0
         self._known: Final[dict[int, tuple[str, int]]] = {}
         self._file: sqlite3.Connection | None = self._open()
@@ -91,6 +87,7 @@ class HoldStore:
         except OSError as error:
             raise HoldStoreFailed(str(self.path), error.strerror or str(error)) from error
         file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        file.text_factory = _text
         try:
             self._prepare(file)
         except sqlite3.Error as error:
@@ -125,14 +122,15 @@ class HoldStore:
             raise HoldStoreFailed(str(self.path), f"it is of version {version}, not {_VERSION}")
         file.execute("COMMIT")
         for number, name, size in file.execute(
-            "SELECT number, name, length(payload) FROM message ORDER BY number"
+            "SELECT number, CAST(name AS TEXT), length(CAST(payload AS BLOB)) FROM message "
+            "ORDER BY number"
         ):
             self._count(number, name, size)
 
     # --- messages ---------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._messages
+        return len(self._known)
 
     @property
     def size(self) -> int:
@@ -149,7 +147,7 @@ class HoldStore:
         Raises:
             HoldStoreFailed: It cannot be written, as when the disk is full.
         """
-        if self._messages >= self._max_messages or self._bytes + len(payload) > self._max_bytes:
+        if len(self._known) >= self._max_messages or self._bytes + len(payload) > self._max_bytes:
             return 0
         file = self._file
         if file is None:
@@ -176,7 +174,6 @@ class HoldStore:
             return
         name, size = self._known.pop(number)
         messages, kept = self._sizes[name]
-        self._messages -= 1
         self._bytes -= size
         if messages == 1:
             del self._sizes[name]
@@ -187,31 +184,45 @@ class HoldStore:
         except sqlite3.Error as error:
             raise HoldStoreFailed(str(self.path), str(error)) from error
 
-    def names(self) -> tuple[str, ...]:
-        """Return the names of which there are messages."""
-        return tuple(self._sizes)
+    def numbers(self) -> dict[str, list[int]]:
+        """Return the numbers of all messages, the oldest first, by their name."""
+        numbers: dict[str, list[int]] = {}
+        for number, (name, _) in self._known.items():
+            numbers.setdefault(name, []).append(number)
+        return numbers
 
-    def messages(self, name: str) -> Iterator[StoredMessage]:
-        """Yield the messages of a name, the oldest first; some may be removed meanwhile.
+    def known(self, number: int) -> tuple[str, int]:
+        """Return the name of a message, and the bytes of its payload; `("", 0)` if it has gone."""
+        return self._known.get(number, ("", 0))
+
+    def read(self, number: int) -> StoredMessage | None:
+        """Read a message; return `None` if its row is not one of a message.
 
         Raises:
-            HoldStoreFailed: They cannot be read.
+            HoldStoreFailed: It cannot be read.
         """
-        last = 0
-        while self._file is not None:
-            try:
-                rows = self._file.execute(
-                    "SELECT number, name, onward, payload, entered, expires FROM message "
-                    "WHERE name = ? AND number > ? ORDER BY number LIMIT ?",
-                    (name, last, _PAGE),
-                ).fetchall()
-            except sqlite3.Error as error:
-                raise HoldStoreFailed(str(self.path), str(error)) from error
-            for row in rows:
-                yield StoredMessage(*row)
-                last = row[0]
-            if len(rows) < _PAGE:
-                return
+        if self._file is None:
+            return None
+        try:
+            row = self._file.execute(
+                "SELECT number, name, onward, payload, entered, expires FROM message "
+                "WHERE number = ?",
+                (number,),
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise HoldStoreFailed(str(self.path), str(error)) from error
+        match row:
+            case (
+                int(number),
+                str(name),
+                str(onward),
+                bytes(payload),
+                (int() | float()) as entered,
+                (int() | float()) as expires,
+            ):
+                return StoredMessage(number, name, onward, payload, entered, expires)
+            case _:
+                return None
 
     def close(self) -> None:
         """Close the file: what is in it stays. Idempotent."""
@@ -224,5 +235,9 @@ class HoldStore:
         messages, kept = self._sizes.get(name, (0, 0))
         self._sizes[name] = messages + 1, kept + size
         self._known[number] = name, size
-        self._messages += 1
         self._bytes += size
+
+
+def _text(content: bytes) -> str:
+    """Read text, also of a row that has gone bad, so that the file can be opened."""
+    return content.decode(errors="replace")

@@ -43,6 +43,9 @@ class DispatcherStatistics:
         nodes: Number of other nodes that can be reached.
         outcomes: Messages that have their outcome, since the start, by the outcome.
         counts: What was dropped, refused or ignored since the start, by its reason.
+        on_disk: Number of messages in the file of messages on hold.
+        left_on_disk: Number of those that are in the file alone: there is no room for them, or
+            their name does not hold on disk now.
     """
 
     names: int
@@ -52,6 +55,8 @@ class DispatcherStatistics:
     nodes: int
     outcomes: dict[str, int]
     counts: dict[str, int]
+    on_disk: int = 0
+    left_on_disk: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,7 @@ class NetworkNode:
 
 def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
     """Return the figures of a dispatcher at this moment."""
+    stored = core.stored
     return DispatcherStatistics(
         len(core.names.states),
         core.totals.unsettled,
@@ -121,6 +127,8 @@ def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
         len(core.paths.nodes),
         dict(core.replies.outcomes),
         dict(core.counts + network.counts),
+        0 if stored is None else len(stored.store),
+        0 if stored is None else stored.left,
     )
 
 

@@ -162,7 +162,9 @@ class NameState:
                 deadline=arrival.deadline,
                 redirected=arrival.redirected,
             )
-        return arrival.delivery
+        delivery = arrival.delivery
+        delivery.promised, delivery.deadline = arrival.promised, arrival.deadline
+        return delivery
 
     def disposition(
         self, token: bytes, state: DeliveryState, target: Target, tally: Tally | None = None

@@ -1,13 +1,24 @@
-"""Names that hold on disk: each of their messages is in a file until it has its outcome."""
+"""Names that hold on disk: each of their messages is in a file until it has its outcome.
+
+What a process before this one has left in the file is read in pages, each in a turn of its own, as
+far as the limits of the node have room. The rest stays in the file, and is tried again:
+
+```
+the file alone ──▶ a page, with room ──▶ bound ──▶ its outcome: it leaves the file
+     ▲                                     │
+     └── no room for it, or its name does not hold on disk any more
+```
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Message, format_route, parse_route
+from ...protocol import Message, OnwardError, format_route, parse_route
 from ...protocol.dispatch import (
     ACCEPTED,
     RELEASED,
@@ -17,12 +28,13 @@ from ...protocol.dispatch import (
     Hold,
     Name,
     Outcome,
+    Released,
     Semantics,
     Settlement,
 )
 from ._arrival import PLAIN, Arrival
 from ._errors import HoldStoreFailed
-from ._hold_store import HoldStore, StoredMessage
+from ._hold_store import HoldStore
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -30,6 +42,13 @@ if TYPE_CHECKING:
 __all__ = ["StoredMessages", "effective", "holds_on_disk"]
 
 _logger: Final = logging.getLogger("onward.actors.dispatch")
+
+_PAGE: Final = 100
+"""Messages that are read from the file in one turn."""
+_LOOKS: Final = 1000
+"""Names without room for their oldest message that are looked at in one turn."""
+_AGAIN: Final = 0.25
+"""Time after which what there was no room for is tried again, in seconds."""
 
 
 def holds_on_disk(semantics: Semantics) -> bool:
@@ -61,8 +80,19 @@ class StoredMessages:
     def __init__(self, core: DispatchCore, store: HoldStore) -> None:
         self._core: Final = core
         self.store: Final = store
-        self._before: Final = set(store.names())
+        # The numbers of the messages that are in the file alone, by the text of their name.
+        self._left: Final = {name: deque(each) for name, each in store.numbers().items()}
+        self._reading: Final[dict[str, None]] = {}  # the names of them that hold on disk now
+        self._waiting: Final[set[str]] = set()  # those that there was no room for
+        self._scheduled = False
         self._failing = False
+
+    @property
+    def left(self) -> int:
+        """The number of messages that are in the file alone."""
+        return sum(map(len, self._left.values()))
+
+    # --- messages that enter ------------------------------------------------------------------
 
     def keep(self, name: Name, arrival: Arrival) -> bool:
         """Write a message that enters here, before anything is done with it.
@@ -79,9 +109,10 @@ class StoredMessages:
         retry = semantics.retry
         if retry is None or not retry.hold.disk:
             return True
-        state, path = core.names.states.get(name.text), arrival.reply_path
+        path = arrival.reply_path
+        state = core.names.states.get(name.text)
         at_once = semantics.reliability.settle is Settlement.AT_ONCE
-        if at_once and state is not None and not state.has_room(len(arrival.message.payload)):
+        if at_once and not self._has_room(name, arrival):
             # Once it is accepted, it may not be refused.
             core.totals.counts[DropReason.UNSETTLED] += 1
             number = 0
@@ -95,8 +126,15 @@ class StoredMessages:
             core.replies.tell(arrival, ACCEPTED)
             core.settle(state, path)
             arrival.outcome = arrival.deadline = None  # from now on nothing waits for it
+            arrival.promised = True
         arrival.stored = number
         return True
+
+    def _has_room(self, name: Name, arrival: Arrival) -> bool:
+        """Whether there is room in memory, and none that was there before waits for some."""
+        state = self._core.names.states.get(name.text)
+        size = len(arrival.message.payload)
+        return name.text not in self._waiting and (state is None or state.has_room(size))
 
     def _put(self, name: str, arrival: Arrival, hold: Hold) -> int:
         message = arrival.message
@@ -127,11 +165,16 @@ class StoredMessages:
     def ended(self, arrival: Arrival, outcome: Outcome, *, told: bool) -> None:
         """Remove a message that has its outcome.
 
+        One that was accepted, and is released as its name does not hold on disk any more, stays.
+
         Args:
             arrival: The message.
             outcome: Its outcome.
             told: Whether there was a path back for the outcome.
         """
+        if not told and isinstance(outcome, Released) and not self._is_held(arrival):
+            self.put_back(arrival)
+            return
         number, arrival.stored = arrival.stored, 0
         try:
             self.store.remove(number)
@@ -143,29 +186,103 @@ class StoredMessages:
             self._core.counts[reason] += 1
             self._core.node.dead_letter(arrival.message, reason)
 
+    def _is_held(self, arrival: Arrival) -> bool:
+        name = self._core.parse(self.store.known(arrival.stored)[0])
+        return holds_on_disk(self._core.provisioning.semantics_of(name))
+
+    # --- messages that are in the file alone ----------------------------------------------------
+
+    def put_back(self, arrival: Arrival) -> None:
+        """Leave a message that was accepted in the file, to be tried again later."""
+        number, arrival.stored = arrival.stored, 0
+        text = self.store.known(number)[0]
+        self._left.setdefault(text, deque()).append(number)
+        self._core.counts["left on disk until there is room"] += 1
+        if holds_on_disk(self._core.provisioning.semantics_of(self._core.parse(text))):
+            self._reading[text] = None
+            self._go_on(_AGAIN)
+
     def restore(self) -> None:
-        """Go on with messages of a process before this one, of names that hold on disk now."""
-        for text in sorted(self._before):
+        """Go on with messages that are in the file alone, of names that hold on disk now."""
+        self._reading.clear()
+        for text in sorted(self._left):
             try:
-                name = self._core.parse(text)
-                if not holds_on_disk(self._core.provisioning.semantics_of(name)):
-                    continue
-                self._before.discard(text)
-                for stored in tuple(self.store.messages(text)):
-                    self._restore(name, stored)
+                semantics = self._core.provisioning.semantics_of(self._core.parse(text))
             except BadName:
                 # The limits of names may be others than those of the process before this one.
-                self._before.discard(text)
-                self._core.counts["names on disk that cannot be read"] += 1
-            except HoldStoreFailed as error:
-                self._failed(error)
+                self._set_aside(len(self._left.pop(text)))
+                continue
+            if holds_on_disk(semantics):
+                self._reading[text] = None
+        self._waiting.intersection_update(self._reading)
+        self._go_on(0)
 
-    def _restore(self, name: Name, stored: StoredMessage) -> None:
-        core = self._core
+    def _go_on(self, seconds: float) -> None:
+        if self._reading and not self._scheduled:
+            self._scheduled = True
+            self._core.worker.after(seconds, self._read_page)
+
+    def _read_page(self) -> None:
+        """Read as many messages as a turn may take; the rest is for later turns."""
+        self._scheduled = False
+        took, looks, names = 0, 0, len(self._reading)
+        try:
+            while self._reading and took < _PAGE and looks < min(names, _LOOKS):
+                text = next(iter(self._reading))
+                if self._read_one(text):
+                    took += 1
+                elif self._reading.pop(text, text) is None:
+                    self._reading[text] = None  # the others come first the next time
+                    looks += 1
+        except HoldStoreFailed as error:
+            self._failed(error)
+            took = 0
+        self._go_on(0 if took else _AGAIN)
+
+    def _read_one(self, text: str) -> bool:
+        """Go on with the oldest message of a name; return whether there was one, with room."""
+        left, core = self._left.get(text), self._core
+        if not left:
+            self._left.pop(text, None)
+            self._reading.pop(text, None)
+            self._waiting.discard(text)
+            return False
+        name = core.parse(text)
+        state = core.names.find(name)
+        room = state is not None and state.has_room(self.store.known(left[0])[1])
+        if not room and text not in self._waiting:
+            self._waiting.add(text)
+            core.counts["left on disk until there is room"] += len(left)
+        if room:
+            self._restore(name, left[0])
+            left.popleft()
+        if state is not None:
+            core.names.tidy(state)
+        return room
+
+    def _restore(self, name: Name, number: int) -> None:
+        core, stored = self._core, self.store.read(number)
+        try:
+            onward = None if stored is None else parse_route(stored.onward)
+        except OnwardError:
+            onward = None
+        if stored is None or onward is None:
+            self._set_aside(1)
+            return
         left = stored.expires - time.time()
-        message = Message(parse_route(stored.onward), (), stored.payload, None, None)
+        message = Message(onward, (), stored.payload, None, None)
         arrival = Arrival(message, False, core.identity(), PLAIN, None, until=core.now() + left)
-        arrival.stored = stored.number
+        arrival.stored, arrival.promised = number, True
         if left <= 0:
             core.counts["held until their time was over"] += 1
         core.bind(name, arrival)
+
+    def _set_aside(self, messages: int) -> None:
+        """Leave messages in the file that cannot be read: they are not tried again."""
+        self._core.counts["messages on disk that cannot be read"] += messages
+        _logger.error(
+            "%d messages in %s cannot be read, and stay there",
+            messages,
+            self.store.path,
+            extra={"event": "hold.unreadable"},
+        )

@@ -13,6 +13,9 @@ outcomes of the copies make that of the delivery, which is told the way that it 
 | the producer is lost | goes on; its outcome is told no further | goes on | stays |
 | the producer settles first | its target is told: settled | goes on pre-settled | so does it |
 
+A delivery that is *promised* was accepted before a consumer had it, and is kept elsewhere: in
+doubt, it is returned, so that another consumer gets it, perhaps for the second time.
+
 A delivery that no target has is *returned*: it may be sent to another target, if none has a part of
 it, within limits of tries and time, and to each target once in a round; it may be held; or it ends.
 A pre-settled message has no record here but for the time that it is on hold.
@@ -46,6 +49,7 @@ from ._outcomes import (
     RELEASED,
     DeliveryState,
     FanOut,
+    Modified,
     Outcome,
     Received,
     Released,
@@ -92,7 +96,7 @@ class Deliveries(Generic[M]):
 
     def enter(self, delivery: Delivery[M], now: float) -> bool:
         """Begin an unsettled delivery, to be bound, held or ended; return whether there is room."""
-        room = self.has_room(delivery.size)
+        room = delivery.promised or self.has_room(delivery.size)
         if not room or (delivery.source, delivery.token) in self._of_token:
             self._counts["refused"] += 1
             return False
@@ -359,10 +363,14 @@ class Deliveries(Generic[M]):
                 decided = delivery.fan_out.consumer_ended(outcome)
             else:
                 decided = delivery.fan_out.link_ended(outcome, tally)
-        if isinstance(decided, Released):
+        doubt = isinstance(decided, Modified) and delivery.promised and delivery.fan_out is None
+        if doubt:
+            delivery.doubts += 1
+            delivery.kept = True
+        if doubt or isinstance(decided, Released):
             # A multicast without any copy left is not sent again at once: it has had all targets.
             again = delivery.fan_out is None and self._may_try_again(delivery, now)
-            events.append(Returned(delivery, again))
+            events.append(Returned(delivery, again, doubt))
         elif decided is not None:
             delivery.outcome = decided
             self._counts[OUTCOME_FIGURES[type(decided)]] += 1

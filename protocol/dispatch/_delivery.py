@@ -63,6 +63,9 @@ class Delivery(Generic[M]):
         until: When it is not worth handling any more, in seconds; `None` always is.
         deadline: When its outcome is decided in any case, in seconds; `None` never is.
         redirected: Whether it was redirected.
+        promised: Whether its producer was told that it is accepted, and it is kept elsewhere until
+            a consumer has settled it: no limit here refuses it, and in doubt it is sent again.
+        doubts: How often a target had it and left it in doubt.
         since: When it was bound first in this round, in seconds.
         limit: When the copies that it has now end in any case, in seconds.
         spread: Whether it was sent to all consumers, so that a copy is for its target alone.
@@ -88,6 +91,8 @@ class Delivery(Generic[M]):
     until: float | None = None
     deadline: float | None = None
     redirected: bool = False
+    promised: bool = False
+    doubts: int = 0
     since: float = 0.0
     limit: float | None = None
     spread: bool = False
@@ -105,7 +110,7 @@ class Delivery(Generic[M]):
     def begin(self) -> None:
         """Forget what it was tried with, as at its entry: it has come to another name or chain."""
         self.part = self.hold_until = None
-        self.rounds = self.tries = 0
+        self.rounds = self.tries = self.doubts = 0
         self.tried.clear()
 
     @property
@@ -134,10 +139,12 @@ class Returned(Generic[M]):
     Attributes:
         delivery: The delivery.
         again: Whether it may be sent to another target at once.
+        doubt: Whether a target may have handled it; it was promised, and so it is sent again.
     """
 
     delivery: Delivery[M]
     again: bool
+    doubt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

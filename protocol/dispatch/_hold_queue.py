@@ -63,7 +63,9 @@ class HoldQueue(Generic[M]):
         if delivery.hold_until is None:
             ends = (now + hold.age, delivery.until, delivery.deadline)
             delivery.hold_until = min(each for each in ends if each is not None)
-        full = len(self._held) >= hold.messages or self.size + delivery.size > hold.size
+        full = not delivery.promised and (
+            len(self._held) >= hold.messages or self.size + delivery.size > hold.size
+        )
         if full or delivery.hold_until <= now:
             self.refused += 1
             return False

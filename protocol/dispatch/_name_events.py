@@ -50,6 +50,8 @@ class DropReason(StrEnum):
     """There is no room on hold, or no time."""
     HOLD_ENDED = "held until their time was over"
     """It was on hold until its rounds or its time were over."""
+    DOUBT = "in doubt, and sent again"
+    """It was accepted at once and is on disk; a consumer or a link that had it has gone."""
     PROVISIONED = "dropped as provisioned"
     """No consumer took it, and its name drops those."""
     NO_CONSUMER = "no consumer took it"

@@ -130,7 +130,8 @@ class NameMessages(Generic[M]):
             if known is not None:
                 reason, outcome = DropReason.DUPLICATE, known
         if reason is None and not delivery.settled:
-            if self.semantics.reliability.settle is Settlement.AT_ONCE:
+            at_once = self.semantics.reliability.settle is Settlement.AT_ONCE
+            if at_once and not delivery.promised:
                 self._tell(delivery, ACCEPTED)
                 delivery.settled = True
             elif not self._deliveries.enter(delivery, now):
@@ -277,16 +278,24 @@ class NameMessages(Generic[M]):
             elif isinstance(event, Decided):
                 self._tell(event.delivery, event.outcome)
             elif isinstance(event, Returned):
-                if event.again:
-                    self._place(event.delivery, now)
-                else:
-                    self._undeliverable(event.delivery, now)
+                self._returned(event, now)
             elif isinstance(event, HoldEnded):
                 self._totals.counts[DropReason.HOLD_ENDED] += 1
                 event.delivery.part = self.semantics.retry
                 self._undeliverable(event.delivery, now)
             else:
                 self._try_held([event.delivery], now)
+
+    def _returned(self, event: Returned[M], now: float) -> None:
+        delivery, retry, again = event.delivery, self.semantics.retry, event.again
+        if event.doubt:
+            self._totals.counts[DropReason.DOUBT] += 1
+            if retry is not None and 0 < retry.rounds <= delivery.doubts:
+                delivery.part, again = retry, False
+        if again:
+            self._place(delivery, now)
+        else:
+            self._undeliverable(delivery, now)
 
     def _leave_queue(self, event: CopyEnded) -> None:
         record = self._record_of(event.target)

@@ -36,26 +36,32 @@ def test_what_was_put_is_there_when_it_is_opened_again(path: Path) -> None:
     assert put(store) == 0
     store.remove(numbers[0])
     store = opened(path)
-    assert list(store.messages("orders")) == [
+    assert [store.read(each) for each in store.numbers()["orders"]] == [
         StoredMessage(numbers[0], "orders", "0#a => 0#b", b"0", 1.0, 2.0),
         StoredMessage(numbers[2], "orders", "0#a => 0#b", b"2", 1.0, 2.0),
     ]
-    assert sorted(store.names()) == ["mail", "orders"]
+    assert sorted(store.numbers()) == ["mail", "orders"]
     assert (len(store), store.size) == (3, 6)
     assert (store.of_name("orders"), store.of_name("news")) == ((2, 2), (0, 0))
     assert put(store) > numbers[2]
 
 
-def test_messages_are_read_in_their_order_while_they_are_removed(path: Path) -> None:
-    store = opened(path, messages=2000)
-    numbers = [put(store) for _ in range(1100)]
-    read: list[int] = []
-    for each in store.messages("orders"):
-        read.append(each.number)
-        store.remove(each.number)
-    assert read == numbers
-    assert (len(store), store.size, store.names()) == (0, 0, ())
-    assert list(store.messages("orders")) == []
+def test_a_message_that_has_gone_or_went_bad_is_not_read(path: Path) -> None:
+    store = opened(path)
+    numbers = [put(store) for _ in range(4)]
+    store.remove(numbers[0])
+    assert store.read(numbers[0]) is None
+    assert store.known(numbers[0]) == ("", 0)
+    file = store._file
+    assert file is not None
+    file.execute("UPDATE message SET payload = 'text' WHERE number = 2")
+    file.execute("UPDATE message SET name = CAST(x'ff' AS TEXT) WHERE number = 3")
+    assert store.read(2) is None
+    store.close()
+    assert store.read(4) is None
+    store = opened(path)
+    assert store.numbers() == {"orders": [2, 4], "\ufffd": [3]}
+    assert store.known(2) == ("orders", 4)
 
 
 def test_its_bounds(path: Path) -> None:
@@ -92,7 +98,7 @@ def test_a_full_disk_is_an_error_and_what_is_there_stays(path: Path) -> None:
     with pytest.raises(HoldStoreFailed, match=r"held\.db: database or disk is full"):
         put(store, payload=b"x" * 100_000)
     assert len(store) == 1
-    assert [each.payload for each in store.messages("orders")] == [b"1"]
+    assert store.numbers() == {"orders": [1]}
 
 
 def test_errors_of_a_file_that_is_gone_bad(path: Path) -> None:
@@ -104,7 +110,7 @@ def test_errors_of_a_file_that_is_gone_bad(path: Path) -> None:
     with pytest.raises(HoldStoreFailed, match="no such table"):
         store.remove(number)
     with pytest.raises(HoldStoreFailed, match="no such table"):
-        list(store.messages("orders"))
+        store.read(number)
 
 
 def other(path: Path, *statements: str) -> None:

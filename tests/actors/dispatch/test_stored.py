@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from asyncio import sleep
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.dispatch import (
     Accept,
+    ConsumerRefused,
     Dispatcher,
     DispatchOptions,
     HoldStoreInUse,
     Received,
 )
-from onward.actors.dispatch._hold_store import HoldStore
+from onward.actors.dispatch._hold_store import HoldStore, StoredMessage
+from onward.actors.dispatch._stored import StoredMessages
 from onward.protocol import Message
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -68,9 +71,16 @@ async def attached(node: Node, path: Path, **options: int) -> Dispatcher:
 def stored(path: Path) -> list[bytes]:
     """Return what is in the file, which no dispatcher has open."""
     store = HoldStore(path, 1000, 1_000_000)
-    found = [each.payload for name in store.names() for each in store.messages(name)]
+    found = [each.payload for each in rows(store)]
     store.close()
     return found
+
+
+def rows(store: HoldStore, name: str = "") -> list[StoredMessage]:
+    """Return the messages of a file, of one name or of all."""
+    numbers = store.numbers()
+    found = [store.read(each) for text in numbers if name in ("", text) for each in numbers[text]]
+    return [each for each in found if each is not None]
 
 
 class Kept:
@@ -229,6 +239,212 @@ async def test_a_full_disk_releases_and_is_told_once(
     assert kept.payloads == [b"1"]
 
 
+async def accepted(node: Node, path: Path, *names: str, semantics: Semantics | None = None) -> None:
+    """Let a process before this one accept a message of 10 bytes for each name."""
+    dispatcher = await attached(node, path)
+    producer = await dispatcher.produce_any()
+    for name in dict.fromkeys(names):
+        dispatcher.provision(name, semantics or on_disk())
+    for number, name in enumerate(names):
+        assert await producer.send(name, b"%010d" % number) == ACCEPTED
+    await node.stop_worker(dispatcher.address)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DispatchOptions(max_names=2),
+        DispatchOptions(deliveries=DeliveryLimits(max_unsettled_size=20)),
+    ],
+    ids=["names", "bytes"],
+)
+async def test_what_a_limit_refuses_after_a_restart_stays_and_is_tried_again(
+    options: DispatchOptions, node: Node, path: Path
+) -> None:
+    names = [f"orders.{number}" for number in range(5)]
+    await accepted(node, path, *names)
+    options = replace(options, hold_file=str(path), default=on_disk())
+    dispatcher = await Dispatcher.attach(node, options)
+    await sleep(1)
+    figures = dispatcher.statistics()
+    assert (figures.unsettled, figures.on_disk, figures.left_on_disk) == (2, 5, 3)
+    assert figures.counts["left on disk until there is room"] == 3
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders.4", b"0123456789") == RELEASED
+    kept: dict[str, Kept] = {name: Kept() for name in names}
+    for name in names:
+        taken = kept[name]
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    consumer = await dispatcher.consume(name, taken)
+                    break
+                except ConsumerRefused:  # as there are max_names
+                    await sleep(0.1)
+            while not taken.payloads:  # noqa: ASYNC110
+                await sleep(0.1)
+        consumer.close()
+    assert [each.payloads for each in kept.values()] == [[b"%010d" % n] for n in range(5)]
+    figures = dispatcher.statistics()
+    assert (figures.on_disk, figures.left_on_disk) == (0, 0)
+    assert await producer.send("orders.4", b"0123456789") == ACCEPTED
+    await node.stop_worker(dispatcher.address)
+    assert stored(path) == [b"0123456789"]
+
+
+async def test_a_smaller_hold_refuses_nothing_that_was_accepted(node: Node, path: Path) -> None:
+    await accepted(node, path, *["orders"] * 5)
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(messages=2))
+    await sleep(1)
+    (row,) = dispatcher.names()
+    assert (row.held, dispatcher.statistics().left_on_disk) == (5, 0)
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == RELEASED
+
+
+async def test_pre_settled_messages_take_no_room_of_those_that_were_accepted(
+    node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(messages=2))
+    producer = await dispatcher.produce_any()
+    for _ in range(2):
+        await producer.send_settled("orders", b"settled")
+    for _ in range(2):
+        assert await producer.send("orders", b"accepted") == ACCEPTED
+    (row,) = dispatcher.names()
+    assert row.held == 4
+    assert dispatcher.statistics().on_disk == 2
+
+
+async def test_what_does_not_hold_on_disk_any_more_stays_in_the_file(
+    node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    dispatcher.withdraw("orders")
+    await sleep(1)
+    figures = dispatcher.statistics()
+    assert (figures.names, figures.on_disk, figures.left_on_disk) == (0, 1, 1)
+    kept = Kept()
+    await dispatcher.consume("orders", kept)
+    dispatcher.provision("orders", on_disk())
+    await sleep(1)
+    assert kept.payloads == [b"1"]
+    assert dispatcher.statistics().on_disk == 0
+
+
+async def test_a_redirect_beyond_max_names_waits_on_disk(node: Node, path: Path) -> None:
+    options = DispatchOptions(hold_file=str(path), max_names=1)
+    dispatcher = await Dispatcher.attach(node, options)
+    redirect = Redirect("34#failed"), Last.RELEASE
+    dispatcher.provision("orders", on_disk(Settlement.AT_ONCE, *redirect, rounds=1))
+    consumer = await dispatcher.consume("orders", lambda each: each.release())
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(5)
+    assert dispatcher.statistics().counts["left on disk until there is room"]
+    assert dispatcher.statistics().on_disk == 1
+    consumer.close()
+    kept = Kept()
+    await dispatcher.consume("orders", kept)
+    await sleep(3)
+    assert kept.payloads == [b"1"]
+    assert dispatcher.statistics().on_disk == 0
+
+
+async def test_a_restart_reads_page_by_page_and_leaves_what_it_cannot_read(
+    node: Node, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, now = HoldStore(path, 1000, 10_000), time.time()
+    for number in range(250):
+        store.put("orders", "", b"%d" % number, entered=now, expires=now + 60)
+    file = store._file
+    assert file is not None
+    file.execute("UPDATE message SET onward = '0#a =>' WHERE number = 1")
+    file.execute("UPDATE message SET expires = 'soon' WHERE number = 2")
+    store.close()
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    left: list[int] = []
+    for _ in range(100):
+        left.append(dispatcher.statistics().left_on_disk)
+        await asyncio.sleep(0)
+    assert sorted(set(left), reverse=True) == [250, 150, 50, 0]
+    figures = dispatcher.statistics()
+    assert (figures.unsettled, figures.on_disk) == (248, 250)
+    assert figures.counts["messages on disk that cannot be read"] == 2
+    assert caplog.text.count("cannot be read, and stay there") == 2
+
+
+async def test_a_dispatcher_that_cannot_be_made_whole_is_stopped(
+    node: Node, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: StoredMessages) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoredMessages, "restore", fail)
+        with pytest.raises(RuntimeError, match="broken"):
+            await attached(node, path)
+    assert (await attached(node, path)).statistics().on_disk == 0
+
+
+@pytest.mark.parametrize("lost", ["closed", "modified"])
+async def test_what_a_consumer_leaves_in_doubt_goes_to_the_next_one(
+    lost: str, node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk())
+    producer = await dispatcher.produce_any()
+    first, second = Kept(), Kept()
+    consumer = await dispatcher.consume("orders", first, accept=Accept.SELF)
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(0.1)
+    assert first.payloads == [b"1"]
+    if lost == "closed":
+        consumer.close()
+    else:
+        first.deliveries[0].modify()
+    await sleep(0.1)
+    figures = dispatcher.statistics()
+    assert (figures.on_disk, figures.unsettled) == (1, 1)
+    assert figures.counts["in doubt, and sent again"] == 1
+    consumer.close()
+    await dispatcher.consume("orders", second)
+    await sleep(0.1)
+    assert second.payloads == [b"1"]
+    assert dispatcher.statistics().on_disk == 0
+    assert node.dead_letters.total == 0
+
+
+async def test_a_message_that_each_consumer_dies_of_goes_on_along_its_chain(
+    node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    redirect = Redirect("34#failed"), Last.RELEASE
+    dispatcher.provision("orders", on_disk(Settlement.AT_ONCE, *redirect, rounds=3))
+    taken: list[bytes] = []
+
+    def die(delivery: Received) -> None:
+        taken.append(delivery.payload)
+        raise RuntimeError("poison")
+
+    failed = Kept()
+    await dispatcher.consume("failed", failed)
+    for _ in range(2):
+        await dispatcher.consume("orders", die)
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(20)
+    assert taken == [b"1"] * 3
+    assert failed.payloads == [b"1"]
+    assert dispatcher.statistics().on_disk == 0
+
+
 async def test_what_is_not_delivered_in_time_is_accounted_for(node: Node, path: Path) -> None:
     dispatcher = await attached(node, path)
     dispatcher.provision("orders", on_disk(age=5.0))
@@ -256,7 +472,7 @@ async def test_what_was_over_before_the_restart_is_not_delivered(node: Node, pat
     assert kept.payloads == [b"in time"]
     counts = dispatcher.statistics().counts
     assert counts["on disk, and not delivered"] == 1
-    assert counts["names on disk that cannot be read"] == 1
+    assert counts["messages on disk that cannot be read"] == 1
 
 
 async def test_what_is_redirected_stays_on_disk_until_it_is_settled(node: Node, path: Path) -> None:
@@ -344,8 +560,8 @@ def accepted_until_killed(path: Path) -> tuple[list[int], float]:
 async def test_each_message_that_was_accepted_survives_kill_9(path: Path) -> None:
     accepted, killed = await asyncio.to_thread(accepted_until_killed, path)
     written = HoldStore(path, 1_000_000, 10**9)
-    on_it = {int(each.payload) for name in written.names() for each in written.messages(name)}
-    expires = [each.expires for each in written.messages("short")]
+    on_it = {int(each.payload) for each in rows(written)}
+    expires = [each.expires for each in rows(written, "short")]
     written.close()
     # A message that was written as the process was killed had no outcome yet.
     assert set(accepted) <= on_it | {number for number in accepted if number % 2}
@@ -389,6 +605,7 @@ async def test_a_file_that_fails_later_is_counted_and_told_once(
     messages.store._file.execute("DROP TABLE message")
     kept.deliveries[0].accept()
     dispatcher.provision("orders", on_disk())
+    await sleep(0.1)
     assert dispatcher.statistics().counts["failures of the file of messages on hold"] == 2
     assert caplog.text.count("no such table") == 1
     assert dispatcher.statistics().unsettled == 0

@@ -263,6 +263,59 @@ def test_what_is_settled_at_once_goes_on_pre_settled() -> None:
 # --- several copies, and links ----------------------------------------------------------------
 
 
+def test_what_was_promised_is_sent_again_in_doubt_as_often_as_there_are_rounds() -> None:
+    state = name(Semantics(undeliverable=(HOLD, Redirect("34#failed"), Last.RELEASE)))
+    joined(state, 1, 2)
+    made = delivery(promised=True)
+    (first,) = bound(state, made)
+    state.remove_consumer(1, 1.0)
+    (second,) = (each.token for each in state.events() if isinstance(each, Hand))
+    assert second not in (None, first)
+    assert made.doubts == 1
+    state.disposition(second, MODIFIED, ConsumerTarget(2), 2.0)
+    assert of(state, Told, Redirected) == [Redirected(made, Redirect("34#failed"))]
+    assert state.deliveries.statistics().modified == 0
+    state.bind(made, 3.0)
+    assert made.doubts == 0
+
+
+def test_what_was_promised_is_on_hold_after_a_doubt_until_another_consumer_comes() -> None:
+    state = name(Semantics(undeliverable=(HOLD, Last.RELEASE)))
+    joined(state, 1)
+    made = delivery(promised=True, kept=False)
+    bound(state, made)
+    state.remove_consumer(1, 1.0)
+    assert told(state) == []
+    assert state.deliveries.statistics().held == 1
+    joined_at = state.add_consumer(2, 5, 1.5)
+    assert joined_at is None
+    assert handed(state) == [(2, "m")]
+
+
+def test_what_was_promised_is_refused_by_no_limit() -> None:
+    retry = Retry(hold=Hold(messages=1))
+    state = name(Semantics(undeliverable=(retry, Last.RELEASE)), DeliveryLimits(max_unsettled=1))
+    state.bind(delivery(number=1), 0.0)
+    for number in (2, 3):
+        state.bind(delivery(number=number, promised=True), 0.0)
+    assert state.deliveries.statistics().held == 3
+    state.bind(delivery(number=4), 0.0)
+    assert told(state) == [RELEASED]
+    at_once = name(Semantics(reliability=Reliability(settle=Settlement.AT_ONCE)))
+    joined(at_once, 1)
+    (token,) = bound(at_once, delivery(promised=True))
+    at_once.disposition(token, ACCEPTED, ConsumerTarget(1), 1.0)
+    assert at_once.deliveries.statistics().accepted == 1
+
+
+def test_a_multicast_in_doubt_is_not_sent_to_all_again() -> None:
+    state = name(Semantics(pattern=MULTICAST, undeliverable=(HOLD, Last.RELEASE)))
+    joined(state, 1)
+    bound(state, delivery(promised=True))
+    state.remove_consumer(1, 1.0)
+    assert told(state) == [MODIFIED]
+
+
 def test_all_acceptances_of_a_multicast_over_links_are_counted_at_its_ingress() -> None:
     state = name(Semantics(pattern=MULTICAST, reliability=Reliability(accepts=ALL)))
     state.set_nodes({"x": 0, "y": 0}, 0.0)
