@@ -10,7 +10,9 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 
 from ._asks import Ask, Asks
 from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
-from ._circuit_end import CircuitDown, CircuitEnd, CircuitEvent, CircuitMisuse, CircuitUnresolved
+from ._circuit_codec import parse_circuit_frame, serialize_circuit_frame
+from ._circuit_end import CircuitEnd
+from ._circuit_events import CircuitDown, CircuitEvent, CircuitMisuse, CircuitUnresolved
 from ._circuit_frames import (
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
@@ -32,19 +34,19 @@ from ._circuit_frames import (
     CircuitTransfer,
     DetachKind,
     UnsettledMap,
-    parse_circuit_frame,
-    serialize_circuit_frame,
 )
 from ._circuit_limits import CircuitLimits, UnsettledCount
-from ._circuit_states import CIRCUIT_END, CIRCUIT_PAIR, EndInput, EndState, PairInput, PairState
-from ._circuits import (
+from ._circuit_states import (
+    CIRCUIT_END,
+    CIRCUIT_PAIR,
     CircuitCondition,
-    CircuitOpened,
-    Circuits,
-    CircuitSend,
     CircuitSide,
-    CircuitStatistics,
+    EndInput,
+    EndState,
+    PairInput,
+    PairState,
 )
+from ._circuits import CircuitOpened, Circuits, CircuitSend, CircuitStatistics
 from ._claims import direct_node
 from ._consumer_queue import ConsumerQueue, Waiting
 from ._copies import CopyTable, OpenCopy

@@ -13,10 +13,11 @@ are exchanged and become one:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, NoReturn, TypeAlias
+from typing import Final
 
-from .._errors import OnwardError
+from ._circuit_codec import parse_circuit_frame, serialize_circuit_frame
+from ._circuit_deliveries import TOO_MANY, Broken, CircuitDeliveries
+from ._circuit_events import CircuitDown, CircuitEvent, CircuitMisuse
 from ._circuit_frames import (
     MAX_CREDIT,
     CircuitAlive,
@@ -32,80 +33,16 @@ from ._circuit_frames import (
     CircuitTransfer,
     DetachKind,
     UnsettledMap,
-    parse_circuit_frame,
-    serialize_circuit_frame,
 )
 from ._circuit_limits import CircuitLimits
-from ._circuit_states import CIRCUIT_END, EndInput, EndState
-from ._circuits import CircuitCondition
+from ._circuit_pair import unexpected
+from ._circuit_states import CIRCUIT_END, CircuitCondition, EndInput, EndState
 from ._errors import LaterVersion
 
-__all__ = [
-    "CircuitDown",
-    "CircuitEnd",
-    "CircuitEvent",
-    "CircuitMisuse",
-    "CircuitUnresolved",
-]
+__all__ = ["CircuitEnd"]
 
 _PINGS: Final = 3
 """How often an end sends something within the idle time."""
-
-
-class CircuitMisuse(OnwardError):
-    """An end of a circuit cannot do now what it is asked for. Nothing has changed.
-
-    Attributes:
-        reason: Why not.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"not on this circuit: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True)
-class CircuitDown:
-    """The circuit is no more.
-
-    Attributes:
-        how: Whether it was detached, closed or lost.
-        condition: The reason as a word; empty for none.
-        description: The reason as a text.
-        partial: The tag of a delivery that was begun and has no last part; `None` for none.
-    """
-
-    how: DetachKind
-    condition: str = ""
-    description: str = ""
-    partial: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CircuitUnresolved:
-    """A delivery of which the consumer, when the circuit was resumed, did not know.
-
-    Attributes:
-        tag: Its tag.
-    """
-
-    tag: bytes
-
-
-CircuitEvent: TypeAlias = (
-    CircuitAttached
-    | CircuitRefused
-    | CircuitFlow
-    | CircuitDrained
-    | CircuitTransfer
-    | CircuitDisposition
-    | CircuitDown
-    | CircuitUnresolved
-)
-"""What has happened at an end: a frame that has come, or one of its own."""
 
 
 class CircuitEnd:
@@ -145,9 +82,7 @@ class CircuitEnd:
         self.ignored = 0
         self._resumable = resumable
         self._limits = limits or CircuitLimits()
-        self._most = self._limits.max_unsettled
-        self._unsettled: dict[bytes, bytes] = {}
-        self._open: bytes | None = None
+        self._deliveries = CircuitDeliveries(self._limits.max_unsettled)
         self._closing = False
         self._out: list[bytes] = []
         self._answer_by = 0.0
@@ -157,7 +92,7 @@ class CircuitEnd:
     @property
     def unsettled(self) -> UnsettledMap:
         """The unsettled deliveries with the last state that the consumer has given to each."""
-        return tuple(self._unsettled.items())
+        return self._deliveries.unsettled
 
     @property
     def can_send(self) -> bool:
@@ -165,17 +100,14 @@ class CircuitEnd:
         return (
             self.producer
             and self.state is EndState.ATTACHED
-            and self._open is None
             and self.credit > 0
-            and len(self._unsettled) < self._most
+            and self._deliveries.has_room
         )
 
     def data_to_send(self) -> list[bytes]:
         """Return the frames that have to be sent, once."""
         made, self._out = self._out, []
         return made
-
-    # --- attaching ----------------------------------------------------------------------------
 
     def attach(self, name: str, now: float, properties: bytes = b"") -> None:
         """Attach, or attach again after a detach or a loss.
@@ -211,8 +143,8 @@ class CircuitEnd:
         self._send(CircuitAttached(most, properties, self.unsettled if resumed else None), now)
         self.state = after
         self._heard = now
-        self._most = min(most, attach.limit)
-        return self._compare(attach.unsettled)
+        self._deliveries.most = min(most, attach.limit)
+        return self._deliveries.compare(attach.unsettled, producer=self.producer)
 
     def detach(
         self, now: float, *, closed: bool = False, condition: str = "", description: str = ""
@@ -238,8 +170,6 @@ class CircuitEnd:
         if self.state in _UNTIED:
             return ()
         return self._down(CircuitDown(DetachKind.LOST, CircuitCondition.ROUTE_LOST))
-
-    # --- a producer ---------------------------------------------------------------------------
 
     def send(
         self,
@@ -267,15 +197,15 @@ class CircuitEnd:
             CircuitFrameError: The tag or the payload is too long.
         """
         self._check_role(producer=True)
-        begins = self._open is None
-        if begins:
-            self._check_new(tag, settled)
-        elif tag != self._open:
-            raise CircuitMisuse("another delivery is unfinished")
-        self._send(CircuitTransfer(tag, payload, more, aborted, settled), now)
+        deliveries, frame = self._deliveries, CircuitTransfer(tag, payload, more, aborted, settled)
+        begins = deliveries.open is None
+        if begins and not self.credit:
+            raise CircuitMisuse("there is no credit")
+        if (wrong := deliveries.refusal(frame)) is not None:
+            raise CircuitMisuse(wrong)
+        self._send(frame, now)
         self.credit -= begins
-        self._record(tag, begins=begins, done=aborted or settled)
-        self._open = tag if more else None
+        deliveries.record(frame)
 
     def drained(self, now: float) -> None:
         """Give all credit back.
@@ -287,8 +217,6 @@ class CircuitEnd:
         self._send(CircuitDrained(self.credit), now)
         self.credit = 0
         self.draining = False
-
-    # --- a consumer ---------------------------------------------------------------------------
 
     def grant(self, credit: int, now: float, *, drain: bool = False) -> None:
         """Give credit.
@@ -309,8 +237,6 @@ class CircuitEnd:
         self.credit += credit
         self.draining = drain
 
-    # --- both ---------------------------------------------------------------------------------
-
     def dispose(self, tag: bytes, now: float, state: bytes = b"", *, settled: bool = True) -> None:
         """Send the state of a delivery, or that it is settled.
 
@@ -320,10 +246,10 @@ class CircuitEnd:
         """
         if self.state is not EndState.ATTACHED:
             raise CircuitMisuse(f"it is {self.state.name.lower()}")
-        if tag not in self._unsettled:
+        if tag not in self._deliveries:
             raise CircuitMisuse("the delivery is settled")
         self._send(CircuitDisposition(tag, state, settled), now)
-        self._apply(tag, state, settled, by_consumer=not self.producer)
+        self._deliveries.apply(tag, state, settled=settled, keep=not self.producer)
 
     def receive(self, data: bytes, now: float) -> tuple[CircuitEvent, ...]:
         """Process a frame. One that breaks the protocol ends the circuit, and the peer is told."""
@@ -338,7 +264,7 @@ class CircuitEnd:
             return ()
         except CircuitFrameError as error:
             return self._break(CircuitCondition.BAD_FRAME, error.reason, now)
-        except _Broken as broken:
+        except Broken as broken:
             return self._break(broken.condition, "", now)
 
     def get_timer(self) -> float | None:
@@ -362,8 +288,6 @@ class CircuitEnd:
         self._send(CircuitAlive(), now)
         return ()
 
-    # --- inside -------------------------------------------------------------------------------
-
     def _after(self, given: EndInput) -> EndState:
         after = CIRCUIT_END.get((self.state, given))
         if after is None:
@@ -380,26 +304,6 @@ class CircuitEnd:
         if self.state is not EndState.ATTACHED:
             raise CircuitMisuse(f"it is {self.state.name.lower()}")
 
-    def _check_new(self, tag: bytes, settled: bool) -> None:
-        if not self.credit:
-            raise CircuitMisuse("there is no credit")
-        if tag in self._unsettled:
-            raise CircuitMisuse("the tag is in use")
-        if not settled and len(self._unsettled) >= self._most:
-            raise CircuitMisuse(f"{self._most} deliveries are unsettled")
-
-    def _record(self, tag: bytes, *, begins: bool, done: bool) -> None:
-        if done:
-            self._unsettled.pop(tag, None)
-        elif begins:
-            self._unsettled[tag] = b""
-
-    def _apply(self, tag: bytes, state: bytes, settled: bool, *, by_consumer: bool) -> None:
-        if settled:
-            del self._unsettled[tag]
-        elif by_consumer:
-            self._unsettled[tag] = state
-
     def _take(self, frame: CircuitFrame, now: float) -> tuple[CircuitEvent, ...]:
         match frame:
             case CircuitAttached() | CircuitRefused():
@@ -409,9 +313,9 @@ class CircuitEnd:
             case CircuitAlive():
                 return ()
             case CircuitAttach():
-                _unexpected(frame)
+                raise unexpected(frame, "that may not come here")
             case _ if self.state in _ASKING:
-                _unexpected(frame)
+                raise unexpected(frame, "that may not come here")
             case CircuitFlow() if self.producer:
                 self._take_flow(frame)
             case CircuitDrained() if not self.producer:
@@ -420,12 +324,12 @@ class CircuitEnd:
             case CircuitTransfer() if not self.producer:
                 self._take_transfer(frame)
             case CircuitDisposition(tag, state, settled):
-                if tag not in self._unsettled:
+                if tag not in self._deliveries:
                     self.ignored += 1
                     return ()
-                self._apply(tag, state, settled, by_consumer=self.producer)
+                self._deliveries.apply(tag, state, settled=settled, keep=self.producer)
             case _:
-                _unexpected(frame)
+                raise unexpected(frame, "that may not come here")
         return (frame,)
 
     def _take_answer(self, frame: CircuitAttached | CircuitRefused) -> tuple[CircuitEvent, ...]:
@@ -436,16 +340,17 @@ class CircuitEnd:
         else:
             after = CIRCUIT_END.get((self.state, EndInput.ATTACHED))
         if after is None:
-            _unexpected(frame)
+            raise unexpected(frame, "that may not come here")
         self.state = after
         if isinstance(frame, CircuitRefused):
             return (frame,)
-        self._most = min(self._limits.max_unsettled, frame.limit)
-        return (frame, *self._compare(frame.unsettled))
+        deliveries = self._deliveries
+        deliveries.most = min(self._limits.max_unsettled, frame.limit)
+        return (frame, *deliveries.compare(frame.unsettled, producer=self.producer))
 
     def _take_detach(self, frame: CircuitDetach, now: float) -> tuple[CircuitEvent, ...]:
         if self.state in _ASKING and frame.how is not DetachKind.LOST:
-            _unexpected(frame)
+            raise unexpected(frame, "that may not come here")
         if self.state is EndState.ATTACHED and frame.how is not DetachKind.LOST:
             self._send(CircuitDetach(frame.how), now)
         how = frame.how
@@ -457,44 +362,25 @@ class CircuitEnd:
         self.credit += frame.credit
         self.draining = frame.drain
         if self.credit > MAX_CREDIT:
-            raise _Broken(CircuitCondition.CREDIT_EXCEEDED)
+            raise Broken(CircuitCondition.CREDIT_EXCEEDED)
 
     def _take_transfer(self, frame: CircuitTransfer) -> None:
-        tag, begins = frame.tag, self._open is None
-        if begins:
+        deliveries = self._deliveries
+        if deliveries.open is None:
             self._use(1)
-            if tag in self._unsettled:
-                raise CircuitFrameError("the tag is in use")
-            if not frame.settled and len(self._unsettled) >= self._limits.max_unsettled:
-                raise _Broken(CircuitCondition.UNSETTLED_EXCEEDED)
-        elif tag != self._open:
-            raise CircuitFrameError("a delivery begins within another")
-        self._record(tag, begins=begins, done=frame.aborted or frame.settled)
-        self._open = tag if frame.more else None
+        if (wrong := deliveries.refusal(frame, self._limits.max_unsettled)) is not None:
+            if wrong is TOO_MANY:
+                raise Broken(CircuitCondition.UNSETTLED_EXCEEDED)
+            raise CircuitFrameError(wrong)
+        deliveries.record(frame)
 
     def _use(self, credit: int) -> None:
         if credit > self.credit:
-            raise _Broken(CircuitCondition.CREDIT_EXCEEDED)
+            raise Broken(CircuitCondition.CREDIT_EXCEEDED)
         self.credit -= credit
 
-    def _compare(self, theirs: UnsettledMap | None) -> tuple[CircuitEvent, ...]:
-        """Compare the unsettled maps, and make this one what both agree on."""
-        found = dict(theirs or ())
-        made: list[CircuitEvent] = []
-        for tag, state in self.unsettled:
-            if tag not in found:
-                del self._unsettled[tag]
-                gone = CircuitDisposition(tag, b"", settled=True)
-                made.append(CircuitUnresolved(tag) if self.producer else gone)
-            elif self.producer and found[tag] != state:
-                self._unsettled[tag] = found[tag]
-                made.append(CircuitDisposition(tag, found[tag]))
-        return tuple(made)
-
     def _down(self, down: CircuitDown) -> tuple[CircuitEvent, ...]:
-        partial, self._open = self._open, None
-        if partial is not None:
-            self._unsettled.pop(partial, None)
+        partial = self._deliveries.give_up_open()
         over = self._closing or down.how is DetachKind.CLOSED or not self._resumable
         self.state = self._after(EndInput.CLOSED if over else EndInput.DETACHED)
         self.credit = 0
@@ -510,16 +396,3 @@ class CircuitEnd:
 
 _UNTIED: Final = frozenset({EndState.IDLE, EndState.SUSPENDED, EndState.ENDED})
 _ASKING: Final = frozenset({EndState.ATTACHING, EndState.RESUMING})
-
-
-class _Broken(Exception):
-    """The other end has broken the protocol."""
-
-    def __init__(self, condition: CircuitCondition) -> None:
-        super().__init__(condition)
-        self.condition = condition
-
-
-def _unexpected(frame: CircuitFrame) -> NoReturn:
-    kind = type(frame).__name__.removeprefix("Circuit").upper()
-    raise CircuitFrameError(f"{kind} that may not come here")

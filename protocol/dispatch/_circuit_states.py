@@ -11,11 +11,58 @@ attaches again under the same key. A closed circuit is over for both ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["CIRCUIT_END", "CIRCUIT_PAIR", "EndInput", "EndState", "PairInput", "PairState"]
+__all__ = [
+    "CIRCUIT_END",
+    "CIRCUIT_PAIR",
+    "CircuitCondition",
+    "CircuitSide",
+    "EndInput",
+    "EndState",
+    "PairInput",
+    "PairState",
+]
+
+
+class CircuitCondition(StrEnum):
+    """The reasons for which a node, or an end by itself, refuses or ends a circuit."""
+
+    NO_ROUTE = "no-route"
+    """There is no container of the name."""
+    ROUTE_LOOP = "route-loop"
+    """The attach has passed this node before, or too many nodes."""
+    ROUTE_LOST = "route-lost"
+    """A link, a node or an end of the circuit is gone."""
+    CIRCUITS_FULL = "circuits-full"
+    """The node has as many circuits as it may."""
+    PEER_CIRCUITS_FULL = "peer-circuits-full"
+    """A neighbour, client or container has as many circuits as it may."""
+    ANSWER_TIMEOUT = "answer-timeout"
+    """An attach, detach or close was not answered in time."""
+    IDLE = "idle"
+    """A side has sent nothing for too long."""
+    CREDIT_EXCEEDED = "credit-exceeded"
+    """A producer has used more credit than it was given, or was given more than there is."""
+    UNSETTLED_EXCEEDED = "unsettled-exceeded"
+    """A producer has more unsettled deliveries than the consumer bears."""
+    BAD_FRAME = "bad-frame"
+    """A frame that is none, or that may not come there."""
+
+
+class CircuitSide(Enum):
+    """A side of a circuit at a node."""
+
+    UPSTREAM = "towards the end that has attached"
+    DOWNSTREAM = "towards the end that accepts"
+
+    @property
+    def other(self) -> CircuitSide:
+        """The other side."""
+        up = self is CircuitSide.UPSTREAM
+        return CircuitSide.DOWNSTREAM if up else CircuitSide.UPSTREAM
 
 
 class PairState(Enum):

@@ -17,78 +17,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
 from heapq import heappop, heappush
-from typing import Final, TypeAlias
+from typing import Final
 
-from ._circuit_frames import (
-    MAX_CREDIT,
-    CircuitAlive,
-    CircuitAttach,
-    CircuitAttached,
-    CircuitDetach,
-    CircuitDisposition,
-    CircuitDrained,
-    CircuitFlow,
-    CircuitFrame,
-    CircuitFrameError,
-    CircuitRefused,
-    CircuitTransfer,
-    DetachKind,
-    parse_circuit_frame,
-    serialize_circuit_frame,
-)
+from ._circuit_codec import serialize_circuit_frame
+from ._circuit_frames import CircuitAttach, CircuitFrameError, CircuitRefused
 from ._circuit_limits import CircuitLimits
-from ._circuit_states import CIRCUIT_PAIR, PairInput, PairState
+from ._circuit_pair import CircuitPair, CreditExceeded, PairSends
+from ._circuit_states import CircuitCondition, CircuitSide, PairState
 from ._errors import LaterVersion
 from ._transit import DIGEST_SIZE, MAX_PATH
 
-__all__ = [
-    "CircuitCondition",
-    "CircuitOpened",
-    "CircuitSend",
-    "CircuitSide",
-    "CircuitStatistics",
-    "Circuits",
-]
-
-
-class CircuitCondition(StrEnum):
-    """The reasons for which a node, or an end by itself, refuses or ends a circuit."""
-
-    NO_ROUTE = "no-route"
-    """There is no container of the name."""
-    ROUTE_LOOP = "route-loop"
-    """The attach has passed this node before, or too many nodes."""
-    ROUTE_LOST = "route-lost"
-    """A link, a node or an end of the circuit is gone."""
-    CIRCUITS_FULL = "circuits-full"
-    """The node has as many circuits as it may."""
-    PEER_CIRCUITS_FULL = "peer-circuits-full"
-    """A neighbour, client or container has as many circuits as it may."""
-    ANSWER_TIMEOUT = "answer-timeout"
-    """An attach, detach or close was not answered in time."""
-    IDLE = "idle"
-    """A side has sent nothing for too long."""
-    CREDIT_EXCEEDED = "credit-exceeded"
-    """A producer has used more credit than it was given, or was given more than there is."""
-    UNSETTLED_EXCEEDED = "unsettled-exceeded"
-    """A producer has more unsettled deliveries than the consumer bears."""
-    BAD_FRAME = "bad-frame"
-    """A frame that is none, or that may not come there."""
-
-
-class CircuitSide(Enum):
-    """A side of a circuit at a node."""
-
-    UPSTREAM = "towards the end that has attached"
-    DOWNSTREAM = "towards the end that accepts"
-
-    @property
-    def other(self) -> CircuitSide:
-        """The other side."""
-        return _DOWN if self is _UP else _UP
-
+__all__ = ["CircuitOpened", "CircuitSend", "CircuitStatistics", "Circuits"]
 
 _UP, _DOWN = CircuitSide.UPSTREAM, CircuitSide.DOWNSTREAM
 
@@ -142,9 +82,6 @@ class CircuitStatistics:
     later: int
 
 
-_Sends: TypeAlias = list[tuple[CircuitSide, bytes]]
-
-
 class Circuits:
     """All circuits of a node. Each has a number, and two peers: the texts that name its sides.
 
@@ -158,7 +95,7 @@ class Circuits:
     def __init__(self, own: bytes, limits: CircuitLimits | None = None) -> None:
         self._own = own
         self._limits = limits or CircuitLimits()
-        self._pairs: dict[int, _Pair] = {}
+        self._pairs: dict[int, CircuitPair] = {}
         self._by_peer: dict[str, dict[int, None]] = {}
         self._timers: list[tuple[float, int]] = []
         self._last = 0
@@ -185,7 +122,7 @@ class Circuits:
             self._refused[condition] += 1
             return CircuitRefused(condition)
         self._last += 1
-        pair = _Pair(attach.producer, {_UP: upstream, _DOWN: downstream}, self._limits, now)
+        pair = CircuitPair(attach.producer, {_UP: upstream, _DOWN: downstream}, self._limits, now)
         self._pairs[self._last] = pair
         for peer in pair.peers.values():
             self._by_peer.setdefault(peer, {})[self._last] = None
@@ -221,7 +158,7 @@ class Circuits:
             return ()
         except CircuitFrameError as error:
             return self._lose(number, (_UP, _DOWN), CircuitCondition.BAD_FRAME, error.reason)
-        except _CreditExceeded:
+        except CreditExceeded:
             return self._lose(number, (_UP, _DOWN), CircuitCondition.CREDIT_EXCEEDED)
         return self._settle(number, sends)
 
@@ -282,7 +219,7 @@ class Circuits:
         pair = self._pairs[number]
         return self._settle(number, pair.lose(sides, condition, description))
 
-    def _settle(self, number: int, sends: _Sends) -> tuple[CircuitSend, ...]:
+    def _settle(self, number: int, sends: PairSends) -> tuple[CircuitSend, ...]:
         pair = self._pairs[number]
         if pair.state in _OVER:
             self._ended[pair.state] += 1
@@ -298,149 +235,3 @@ class Circuits:
 
 
 _OVER: Final = frozenset({PairState.REFUSED, PairState.DETACHED, PairState.LOST})
-
-
-class _CreditExceeded(Exception):
-    """There is no credit for what a side has sent."""
-
-
-class _Pair:
-    """One circuit at a node.
-
-    Attributes:
-        state: Its state.
-        peers: The names of its two sides.
-        hurried: Whether its deadline has become earlier since the caller last looked.
-    """
-
-    __slots__ = (
-        "_answer_by",
-        "_answered",
-        "_consumer",
-        "_credit",
-        "_detached",
-        "_heard",
-        "_limits",
-        "_open",
-        "hurried",
-        "peers",
-        "state",
-    )
-
-    def __init__(
-        self, producer: bool, peers: dict[CircuitSide, str], limits: CircuitLimits, now: float
-    ) -> None:
-        self.state = PairState.ATTACHING
-        self.peers = peers
-        self.hurried = False
-        self._limits = limits
-        self._consumer = _DOWN if producer else _UP
-        self._credit = 0
-        self._open: bytes | None = None
-        self._answered = False
-        self._detached: CircuitSide | None = None
-        self._answer_by = now + limits.answer_timeout
-        self._heard = {_UP: now, _DOWN: now}
-
-    @property
-    def deadline(self) -> float:
-        """The time at which it is lost if nothing comes."""
-        if self.state is PairState.ATTACHED:
-            return min(self._heard.values()) + self._limits.circuit_idle
-        return self._answer_by
-
-    @property
-    def overdue(self) -> CircuitCondition:
-        """The condition if the deadline has passed."""
-        attached = self.state is PairState.ATTACHED
-        return CircuitCondition.IDLE if attached else CircuitCondition.ANSWER_TIMEOUT
-
-    def receive(self, side: CircuitSide, data: bytes, now: float) -> _Sends:
-        """Check a frame and pass it on."""
-        frame = parse_circuit_frame(data)
-        if side is self._detached:
-            raise _unexpected(frame, "behind a detach")
-        match frame:
-            case CircuitAttach():
-                raise _unexpected(frame, "in a circuit")
-            case CircuitAttached() | CircuitRefused():
-                self._take_answer(side, frame)
-            case CircuitDetach():
-                self._take_detach(side, frame, now)
-            case CircuitAlive():
-                pass
-            case _:
-                self._take_traffic(side, frame)
-        self._heard[side] = now
-        return [(side.other, data)]
-
-    def lose(
-        self, sides: tuple[CircuitSide, ...], condition: CircuitCondition, description: str
-    ) -> _Sends:
-        """End it, and tell some sides."""
-        attaching = self.state is PairState.ATTACHING
-        self._step(PairInput.LOSE)
-        lost = CircuitDetach(DetachKind.LOST, condition, description)
-        refused = CircuitRefused(condition, description)
-        return [
-            (side, serialize_circuit_frame(refused if attaching and side is _UP else lost))
-            for side in sides
-        ]
-
-    def _step(self, given: PairInput) -> None:
-        self.state = CIRCUIT_PAIR[self.state, given]
-
-    def _take_answer(self, side: CircuitSide, frame: CircuitAttached | CircuitRefused) -> None:
-        if side is _UP or self._answered:
-            raise _unexpected(frame, "without an attach")
-        self._answered = True
-        attached = isinstance(frame, CircuitAttached)
-        self._step(PairInput.ATTACHED if attached else PairInput.REFUSED)
-
-    def _take_detach(self, side: CircuitSide, frame: CircuitDetach, now: float) -> None:
-        if frame.how is DetachKind.LOST:
-            self._step(PairInput.LOSE)
-        elif self._detached is not None:
-            self._step(PairInput.ANSWER)
-        elif side is _DOWN and not self._answered:
-            raise _unexpected(frame, "in place of an answer")
-        else:
-            self._step(PairInput.DETACH)
-            self._detached = side
-            self._answer_by = now + self._limits.answer_timeout
-            self.hurried = True
-
-    def _take_traffic(
-        self,
-        side: CircuitSide,
-        frame: CircuitFlow | CircuitDrained | CircuitTransfer | CircuitDisposition,
-    ) -> None:
-        if not self._answered:
-            raise _unexpected(frame, "before the circuit is attached")
-        if isinstance(frame, CircuitDisposition):
-            return
-        if isinstance(frame, CircuitFlow) is not (side is self._consumer):
-            raise _unexpected(frame, "from the wrong end")
-        match frame:
-            case CircuitFlow(credit):
-                self._credit += credit
-                if self._credit > MAX_CREDIT:
-                    raise _CreditExceeded
-            case CircuitDrained(credit):
-                self._use(credit)
-            case _:
-                if self._open is None:
-                    self._use(1)
-                elif self._open != frame.tag:
-                    raise CircuitFrameError("a delivery begins within another")
-                self._open = frame.tag if frame.more else None
-
-    def _use(self, credit: int) -> None:
-        if credit > self._credit:
-            raise _CreditExceeded
-        self._credit -= credit
-
-
-def _unexpected(frame: CircuitFrame, where: str) -> CircuitFrameError:
-    kind = type(frame).__name__.removeprefix("Circuit").upper()
-    return CircuitFrameError(f"{kind} {where}")

@@ -10,6 +10,7 @@ by the same walks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings, strategies as st
@@ -31,7 +32,6 @@ from onward.protocol.dispatch import (
     CircuitSide,
     CircuitTransfer,
     EndState,
-    UnsettledMap,
 )
 from tests.protocol.dispatch.circuit_chain import Chain
 from tests.support.counts import exhaustive, times
@@ -281,18 +281,28 @@ class Greedy(CircuitEnd):
 
     @property
     def can_send(self) -> bool:
-        return self.producer and self.state is EndState.ATTACHED and self._open is None
+        return self.producer and self.state is EndState.ATTACHED and self._deliveries.open is None
 
-    def _check_new(self, tag: bytes, settled: bool) -> None:
-        del tag, settled
+    def send(
+        self,
+        tag: bytes,
+        payload: bytes,
+        now: float,
+        *,
+        more: bool = False,
+        aborted: bool = False,
+        settled: bool = False,
+    ) -> None:
+        self.credit += 1
+        super().send(tag, payload, now, more=more, aborted=aborted, settled=settled)
 
 
 class Forgetful(CircuitEnd):
     """An end that does not compare the unsettled maps."""
 
-    def _compare(self, theirs: UnsettledMap | None) -> tuple[CircuitEvent, ...]:
-        del theirs
-        return ()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._deliveries.compare = lambda *_, **__: ()  # type: ignore[method-assign]
 
 
 class Hoarding(CircuitEnd):
