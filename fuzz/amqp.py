@@ -224,7 +224,7 @@ class Connections:
         return bytes(sent)
 
     def _links(self, engine: AmqpEngine) -> Links:
-        return Links(engine, Port(), OPTIONS, ANONYMOUS, lambda: None, lambda _: None)
+        return Links(engine, Port(), OPTIONS, ANONYMOUS, lambda: None, lambda _: None, _raise)
 
     def _fed(self, engine: AmqpEngine, links: Links, data: bytes) -> bytes:
         engine.receive(data)
@@ -278,6 +278,11 @@ def tried(name: str, count: int, seed: int) -> bool:
         return noise(random) if number % 20 == 0 else mutated(random, seeds, PIECES)
 
     return run(name, count, seed, make, check)
+
+
+def _raise(error: Exception) -> None:
+    """Fail with an error of a call by the dispatcher, of which there are none."""
+    raise error
 
 
 def main(arguments: list[str] | None = None) -> int:

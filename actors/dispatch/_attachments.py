@@ -7,7 +7,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, AddressLike, Route, RouteLike
-from ...protocol.dispatch import Name, NameKind, temporary_name
+from ...protocol.dispatch import Name, NameKind, Refusal, temporary_name
 from ...protocol.options import Count, check_value
 from ...protocol.security import Principal
 from .._errors import LimitReached
@@ -52,7 +52,7 @@ class Attachments:
     def _state(self, name: Name) -> NameState:
         state = self._core.names.find(name)
         if state is None:
-            raise ConsumerRefused(name.text, "max_names is reached")
+            raise ConsumerRefused(name.text, Refusal.NAMES)
         return state
 
     # --- consumers --------------------------------------------------------------------------
@@ -143,8 +143,7 @@ class Attachments:
         watched = [route[0]] if owner is None else [route[0], _address(owner)]
         try:
             unwatch = [
-                core.node.watch(each, lambda: self.detach(record, "its worker has stopped"))
-                for each in watched
+                core.node.watch(each, lambda: self.detach(record, Refusal.GONE)) for each in watched
             ]
             self.ends[record.number] = lambda: _forget(worker, unwatch)
             state.add_consumer(record)
@@ -154,7 +153,7 @@ class Attachments:
             raise
         return made
 
-    def detach(self, record: ConsumerRecord, reason: str) -> None:
+    def detach(self, record: ConsumerRecord, reason: Refusal | None) -> None:
         """Detach a consumer."""
         record.state.remove_consumer(record.number, reason)
         self._core.names.tidy(record.state)
@@ -173,9 +172,9 @@ class Attachments:
     def _check_consumer(self, name: Name, principal: Principal | None) -> None:
         semantics = self._core.provisioning.semantics_of(name)
         if not may_consume(semantics, principal):
-            raise ConsumerRefused(name.text, _ROLES)
+            raise ConsumerRefused(name.text, Refusal.ROLES)
         if semantics.tags:
-            raise ConsumerRefused(name.text, "its consumers are those that match its tags")
+            raise ConsumerRefused(name.text, Refusal.TAGS)
 
     # --- producers --------------------------------------------------------------------------
 
@@ -214,7 +213,7 @@ class Attachments:
     def _for_producer(self, name: str, principal: Principal | None) -> Name:
         read = self._core.parse(name)
         if not may_produce(self._core.provisioning.semantics_of(read), principal):
-            raise ConsumerRefused(read.text, _ROLES)
+            raise ConsumerRefused(read.text, Refusal.ROLES)
         return read
 
     def woken(self, number: int) -> None:
@@ -237,7 +236,7 @@ class Attachments:
             if state is not None:
                 state.add_producer(made.number)
             elif len(self.anonymous) >= core.options.deliveries.max_producers:
-                raise ConsumerRefused("", "max_producers is reached")
+                raise ConsumerRefused("", Refusal.PRODUCERS)
             else:
                 self.anonymous.add(made.number)
                 made.woken()
@@ -255,10 +254,10 @@ class Attachments:
         core = self._core
         read = core.parse(name)
         if read.node not in ("", core.own):
-            raise ConsumerRefused(read.text, "it is one of another node")
+            raise ConsumerRefused(read.text, Refusal.ELSEWHERE)
         if read.kind is NameKind.TEMPORARY and read.text not in self._temporary:
             # Each that is asked by way of it knows it, and may not take the answers to others.
-            raise ConsumerRefused(read.text, "a temporary name is consumed once")
+            raise ConsumerRefused(read.text, Refusal.CONSUMED)
         self._check_consumer(read, principal)
         state = self._state(read)
         made = CreditedConsumer(core, end, state)
@@ -284,17 +283,15 @@ class Attachments:
             producer.stop()
         for state in list(self._core.names.states.values()):
             for number in list(state.consumers):
-                state.remove_consumer(number, "the dispatcher has stopped")
+                state.remove_consumer(number, Refusal.STOPPED)
 
 
 _MOST_TEMPORARY: Final = 1000
 """Temporary names that were made and are not consumed yet; beyond, the oldest are forgotten."""
 
-_ROLES: Final = "it is for other roles"
-
 _ELSEWHERE: Final = {
-    NameKind.TOPOLOGICAL: "it is one of other nodes: there, _local/… is consumed",
-    NameKind.TEMPORARY: "temporary names are made by the node",
+    NameKind.TOPOLOGICAL: Refusal.TOPOLOGICAL,
+    NameKind.TEMPORARY: Refusal.TEMPORARY,
 }
 """The kinds of names that have no consumers of one's own choice, and the reason."""
 
@@ -306,7 +303,7 @@ def _forget(worker: ConsumerWorker | None, unwatch: Iterable[Callable[[], None]]
         worker.stop()
 
 
-def _ignore(_reason: str) -> None:
+def _ignore(_reason: Refusal) -> None:
     """Receive the end of a consumer that is not attached yet."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ...protocol import Message
 from ...protocol.dispatch import (
@@ -15,6 +15,7 @@ from ...protocol.dispatch import (
     DeliveryState,
     Modified,
     Outcome,
+    Refusal,
     Rejected,
 )
 from .._worker import Worker
@@ -165,7 +166,7 @@ class Consumer:
 
     def __init__(self, state: NameState, record: ConsumerRecord, core: DispatchCore) -> None:
         self.name: Final = state.name.text
-        self.reason = ""
+        self.reason: Refusal | Literal[""] = ""
         self._state: Final = state
         self._record: Final = record
         self._core: Final = core
@@ -184,9 +185,9 @@ class Consumer:
     def close(self) -> None:
         """Detach it: what it has is in doubt, and what waits for it goes to others. Idempotent."""
         if not self.reason:
-            self._core.attachments.detach(self._record, "closed")
+            self._core.attachments.detach(self._record, Refusal.CLOSED)
 
-    def _ended(self, reason: str) -> None:
+    def _ended(self, reason: Refusal) -> None:
         if not self.reason:
             self.reason = reason
             self._core.attachments.released(self._record)

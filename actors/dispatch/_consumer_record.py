@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import ConsumerTarget, Name
+from ...protocol.dispatch import ConsumerTarget, Name, Refusal
 
 if TYPE_CHECKING:
     from ._consumer import ConsumerWorker
@@ -55,7 +55,7 @@ class ConsumerRecord:
     window: int
     accept: Accept
     remote: bool
-    ended: Callable[[str], None]
+    ended: Callable[[Refusal], None]
     state: NameState
     worker: ConsumerWorker | None = None
     local: Name | None = None

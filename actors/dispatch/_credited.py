@@ -11,6 +11,7 @@ from ...protocol.dispatch import (
     RELEASED,
     BadName,
     Outcome,
+    Refusal,
     Rejected,
 )
 from ...protocol.security import Principal
@@ -240,7 +241,7 @@ class CreditedConsumer:
         """Detach it; see `ConsumerLink.close`."""
         if not self._closed:
             self._closed = True
-            self._core.attachments.detach(self.record, "")
+            self._core.attachments.detach(self.record, None)
 
     def _deliver(self, message: Message, token: bytes | None) -> None:
         if token is None:
@@ -249,11 +250,11 @@ class CreditedConsumer:
         told = partial(self._core.copies.disposition, token, target=self.record.target)
         self._end.deliver(message.payload, told)
 
-    def _ended(self, reason: str) -> None:
+    def _ended(self, reason: Refusal) -> None:
         if not self._closed:
             self._closed = True
             self._end.end(ConsumerRefused(self._state.name.text, reason))
 
 
-def _ignore(_reason: str) -> None:
+def _ignore(_reason: Refusal) -> None:
     """Receive the end of a consumer that is not attached yet."""

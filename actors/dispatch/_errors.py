@@ -12,6 +12,7 @@ OnwardError
 from __future__ import annotations
 
 from ...protocol import OnwardError
+from ...protocol.dispatch import Refusal
 
 __all__ = ["ConsumerRefused", "HoldStoreFailed", "HoldStoreInUse", "ProducerClosed"]
 
@@ -21,10 +22,10 @@ class ConsumerRefused(OnwardError):
 
     Attributes:
         name: The name.
-        reason: The reason, in a few words.
+        reason: The reason, which is text as well.
     """
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: Refusal) -> None:
         super().__init__(name, reason)
         self.name = name
         self.reason = reason

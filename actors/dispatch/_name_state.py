@@ -206,10 +206,10 @@ class NameState:
         )
         if refusal is not None:
             del self.consumers[record.number]
-            raise ConsumerRefused(self.name.text, refusal.value)
+            raise ConsumerRefused(self.name.text, refusal)
         self._perform()
 
-    def remove_consumer(self, number: int, reason: str = "") -> None:
+    def remove_consumer(self, number: int, reason: Refusal | None = None) -> None:
         """Detach a consumer: what it has is in doubt, and what waits for it goes elsewhere.
 
         Args:
@@ -222,7 +222,7 @@ class NameState:
         record.active = False
         self._pure.remove_consumer(number, self._core.now())
         self._perform()
-        if reason:
+        if reason is not None:
             record.ended(reason)
 
     def credit(self, number: int, messages: int) -> None:
@@ -250,7 +250,7 @@ class NameState:
         """
         refusal = self._pure.add_producer(number)
         if refusal is not None:
-            raise ConsumerRefused(self.name.text, refusal.value)
+            raise ConsumerRefused(self.name.text, refusal)
         self._perform()
 
     def remove_producer(self, number: int) -> None:
@@ -400,4 +400,4 @@ class NameState:
         record = self.consumers.pop(number, None)
         if record is not None:
             record.active = False
-            record.ended(reason.value)
+            record.ended(reason)

@@ -59,7 +59,7 @@ class DropReason(StrEnum):
 
 
 class Refusal(StrEnum):
-    """The reason why a consumer or a producer is refused, or has to go."""
+    """The reason why a consumer or a producer is refused, or has ended."""
 
     UNAVAILABLE = "unavailable"
     """The name takes no messages."""
@@ -71,6 +71,26 @@ class Refusal(StrEnum):
     """The name, or the node, has as many consumers as it may."""
     PRODUCERS = "max_producers is reached"
     """The name, or the node, has as many producers as it may."""
+    NAMES = "max_names is reached"
+    """The node has as many names as it may."""
+    ROLES = "it is for other roles"
+    """The principal has none of the roles that the name is for."""
+    ELSEWHERE = "it is one of another node"
+    """The name has its consumers at another node only."""
+    TOPOLOGICAL = "it is one of other nodes: there, _local/… is consumed"
+    """The name is that of a node, or of all, which have it as a local one."""
+    TEMPORARY = "temporary names are made by the node"
+    """A temporary name is not one to choose."""
+    CONSUMED = "a temporary name is consumed once"
+    """It is not the temporary name of this consumer."""
+    TAGS = "its consumers are those that match its tags"
+    """The name has no other consumers than those that a query finds."""
+    CLOSED = "closed"
+    """It was closed by its own program."""
+    GONE = "its worker has stopped"
+    """Its worker, or its owner, has stopped."""
+    STOPPED = "the dispatcher has stopped"
+    """The dispatcher has stopped."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,16 @@ class Edge:
         self.woken = 0
         self.dropped: Counter[str] = Counter()
         self.engine = AmqpEngine(load_proton(), "server", options)
-        self.links = Links(self.engine, port, options, principal, self._wake, self._drop)
+        self.failures: list[Exception] = []
+        self.links = Links(
+            self.engine,
+            port,
+            options,
+            principal,
+            self._wake,
+            self._drop,
+            self.failures.append,
+        )
         self.over = False
 
     def _wake(self) -> None:

@@ -56,6 +56,7 @@ class AutoLinks(Links):
         options: The limits.
         wake: Called when there is something to send.
         dropped: Called with the reason when a message is dropped.
+        fail: Called with an error of a call by the dispatcher: it ends the connection.
         ended: Called with a link that has ended while the connection is open.
     """
 
@@ -66,9 +67,10 @@ class AutoLinks(Links):
         options: AmqpOptions,
         wake: Callable[[], object],
         dropped: Callable[[str], object],
+        fail: Callable[[Exception], object],
         ended: Callable[[AutoLink], object],
     ) -> None:
-        super().__init__(engine, port, options, ANONYMOUS, wake, dropped)
+        super().__init__(engine, port, options, ANONYMOUS, wake, dropped, fail)
         self._client: Final = engine
         self._ended: Final = ended
         self._plans: dict[AmqpLink, AutoLink] = {}
@@ -103,12 +105,10 @@ class AutoLinks(Links):
     def _bind(self, link: AmqpLink, name: str) -> IncomingLink | OutgoingLink:
         # The links are those of the node's own program, which may use each name.
         if link.is_receiver:
-            source = IncomingLink(link, self._engine, self._options, self._gathered, self._drop)
-            source.wake = self._wake
+            source = IncomingLink(link, self._host)
             source.attach(self._port.open_producer(name, source), anonymous=False)
             return source
-        target = OutgoingLink(link, self._engine, self._options, self._drop)
-        target.wake = self._wake
+        target = OutgoingLink(link, self._host)
         target.attach(self._port.open_consumer(name, target))
         target.flowed()
         return target

@@ -126,7 +126,13 @@ class AmqpConnection(AmqpStream):
         self._write(self._sasl.data_to_send())
         host = self._server
         self._links = Links(
-            self._engine, host.port, host.options, principal, self._wake, host.dropped
+            self._engine,
+            host.port,
+            host.options,
+            principal,
+            self._wake,
+            host.dropped,
+            self._fail,
         )
         self._expire()
         self._engine.receive(self._sasl.behind())
@@ -149,18 +155,25 @@ class AmqpConnection(AmqpStream):
     def _expire(self) -> None:
         """End the connection when the credentials expire."""
         authentication, principal = self._server.authentication, self.principal
+        self._stop_timer("credentials")
         if authentication is not None and principal is not None and principal.expires is not None:
             left = principal.expires - authentication.time()
             self._set_timer("credentials", left, lambda: self.withdraw("the credentials expired"))
 
     def check_again(self) -> None:
-        """End the connection if its client is not admitted after a reload."""
+        """End the connection if its client is another one after a reload, or is not admitted."""
         authentication, principal = self._server.authentication, self.principal
-        if authentication is None or principal is None:
+        if authentication is None or principal is None or self.closed:
             return
-        self.principal = authentication.readmit(principal, self.identity)
-        if self.principal is None:
+        now = authentication.readmit(principal, self.identity)
+        if now is None:
             self.withdraw("the credentials were withdrawn")
+        elif not now.is_same(principal) or now.roles != principal.roles:
+            # Its links were let in with the roles of before.
+            self.withdraw("the roles have changed")
+        else:
+            self.principal = now
+            self._expire()
 
     def withdraw(self, description: str) -> None:
         """Close the connection of a client that may not go on."""

@@ -225,6 +225,7 @@ class _ContainerStream(AmqpStream):
             container.options,
             self._wake,
             self._drop,
+            self._fail,
             self._again,
         )
 

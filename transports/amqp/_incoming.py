@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final
 
 from ...actors.dispatch import ProducerLink
 from ...protocol import OnwardError
@@ -15,19 +14,12 @@ from ...protocol.dispatch import (
     Received,
     Rejected,
 )
-from ._engine import AmqpEngine
+from ._link_base import LinkHost, called_by_dispatcher
 from ._messages import BadMessage, read_head, without_annotations
-from ._options import AmqpOptions
 from ._port import Refused, refused
 from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
 
-__all__ = ["GatheredBytes", "IncomingLink"]
-
-
-class GatheredBytes(Protocol):
-    """The bytes of messages of one connection that have come in part."""
-
-    size: int
+__all__ = ["IncomingLink"]
 
 
 class IncomingLink:
@@ -35,29 +27,15 @@ class IncomingLink:
 
     Args:
         link: The link.
-        engine: The engine of its connection.
-        options: The limits.
-        gathered: The bytes of messages of the connection that have come in part.
-        drop: Called with the reason when a message is dropped.
+        host: Its connection.
 
     Attributes:
-        wake: Called when there is something to send.
+        host: As given.
     """
 
-    def __init__(
-        self,
-        link: AmqpLink,
-        engine: AmqpEngine,
-        options: AmqpOptions,
-        gathered: GatheredBytes,
-        drop: Callable[[str], object],
-    ) -> None:
-        self.wake: Callable[[], object] = lambda: None
+    def __init__(self, link: AmqpLink, host: LinkHost) -> None:
+        self.host: Final = host
         self._link = link
-        self._engine = engine
-        self._options = options
-        self._gathered = gathered
-        self._drop = drop
         self._handle: ProducerLink | None = None
         self._anonymous = False
         self._credit = 0
@@ -75,21 +53,24 @@ class IncomingLink:
 
     # --- the dispatcher -------------------------------------------------------------------------
 
+    @called_by_dispatcher
     def credit(self, messages: int) -> None:
         """Give the client credit."""
         if not self._over:
             self._credit += messages
             self._draining = False
             self._link.flow(messages)
-            self.wake()
+            self.host.wake()
 
+    @called_by_dispatcher
     def drain(self) -> None:
         """Ask the client to use its credit now, or to give it back."""
         if not self._over:
             self._draining = True
             self._link.drain(0)
-            self.wake()
+            self.host.wake()
 
+    @called_by_dispatcher
     def end(self, reason: OnwardError) -> None:
         """Close the link with the reason of the dispatcher."""
         self._end(refused(reason))
@@ -100,11 +81,11 @@ class IncomingLink:
             return
         self._forget_parts()
         self._over = True
-        self._link.condition = self._engine.condition(reason.condition, reason.description)
+        self._link.condition = self.host.engine.condition(reason.condition, reason.description)
         self._link.close()
         if self._handle is not None:
             self._handle.close()
-        self.wake()
+        self.host.wake()
 
     # --- the client -----------------------------------------------------------------------------
 
@@ -113,7 +94,7 @@ class IncomingLink:
         self._unsettled.clear()
         self._numbers.clear()
         if self._parts:
-            self._drop("cut short")
+            self.host.drop("cut short")
         self._forget_parts()
         if not self._over and self._handle is not None:
             self._handle.close()
@@ -162,7 +143,7 @@ class IncomingLink:
         elif aborted:
             # AMQP 1.0, part 2, section 2.7.5: "Aborted messages SHOULD be discarded by the
             # recipient", and they are settled.
-            self._drop("aborted")
+            self.host.drop("aborted")
             delivery.settle()
             self._give_back()
         else:
@@ -173,15 +154,17 @@ class IncomingLink:
         if self._over:
             return
         self._parts += part
-        self._gathered.size += len(part)
-        if len(self._parts) > self._options.max_message:
-            self._drop("too large")
+        self.host.gathered += len(part)
+        if len(self._parts) > self.host.options.max_message:
+            self.host.drop("too large")
             self._end(Refused("amqp:link:message-size-exceeded"))
-        elif self._gathered.size > self._options.max_gathered:
-            self._engine.close("amqp:resource-limit-exceeded", "too much of unfinished messages")
+        elif self.host.gathered > self.host.options.max_gathered:
+            self.host.engine.close(
+                "amqp:resource-limit-exceeded", "too much of unfinished messages"
+            )
 
     def _forget_parts(self) -> None:
-        self._gathered.size -= len(self._parts)
+        self.host.gathered -= len(self._parts)
         self._parts.clear()
 
     def _take(self, delivery: Delivery, message: bytes) -> None:
@@ -189,7 +172,7 @@ class IncomingLink:
         settled = delivery.settled
         try:
             head = read_head(message)
-            if self._options.strip in ("in", "both"):
+            if self.host.options.strip in ("in", "both"):
                 message = without_annotations(message)
         except BadMessage as error:
             self._reject(delivery, settled, "amqp:decode-error", str(error))
@@ -211,7 +194,7 @@ class IncomingLink:
 
     def _reject(self, delivery: Delivery, settled: bool, condition: str, text: str) -> None:
         if settled:
-            self._drop(condition)
+            self.host.drop(condition)
         else:
             self._state(delivery, Rejected(condition, text))
         delivery.settle()
@@ -225,6 +208,7 @@ class IncomingLink:
         elif self._handle is not None:
             self._handle.drained(1)
 
+    @called_by_dispatcher
     def _told(self, number: int, state: DeliveryState) -> None:
         """Send the client the state of a delivery."""
         delivery = self._unsettled.get(number)
@@ -234,7 +218,7 @@ class IncomingLink:
         if not isinstance(state, Received):
             del self._unsettled[number], self._numbers[delivery]
             delivery.settle()
-        self.wake()
+        self.host.wake()
 
     def _state(self, delivery: Delivery, state: DeliveryState) -> None:
         match state:
@@ -242,7 +226,7 @@ class IncomingLink:
                 delivery.update(ACCEPTED)
             case Rejected(condition, description):
                 if condition:
-                    delivery.local.condition = self._engine.condition(condition, description)
+                    delivery.local.condition = self.host.engine.condition(condition, description)
                 delivery.update(REJECTED)
             case Modified(failed, undeliverable_here):
                 delivery.local.failed = failed

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ...protocol import OnwardError
 from ...protocol.security import Principal
 from ._engine import AmqpEngine, DeliveryChanged, EngineEvent, Flowed, LinkAttached, LinkDetached
 from ._incoming import IncomingLink
+from ._link_base import LinkHost
 from ._options import AmqpOptions
 from ._outgoing import OutgoingLink
 from ._port import DispatchPort, Refused, refused
@@ -30,13 +30,6 @@ FIRST: Final = 0
 """The mode of a receiver that settles at once, without waiting for the sender."""
 
 
-@dataclass(slots=True)
-class Gathered:
-    """The bytes of messages of one connection that have come in part."""
-
-    size: int = 0
-
-
 class Links:
     """The links of one connection.
 
@@ -47,6 +40,7 @@ class Links:
         principal: The client.
         wake: Called when there is something to send.
         dropped: Called with the reason when a message is dropped.
+        fail: Called with an error of a call by the dispatcher: it ends the connection.
     """
 
     def __init__(
@@ -57,6 +51,7 @@ class Links:
         principal: Principal,
         wake: Callable[[], object],
         dropped: Callable[[str], object],
+        fail: Callable[[Exception], object],
     ) -> None:
         self._engine = engine
         self._port = port
@@ -64,7 +59,7 @@ class Links:
         self._principal = principal
         self._wake = wake
         self._dropped = dropped
-        self._gathered = Gathered()
+        self._host = LinkHost(engine, options, wake, self._drop, fail)
         self._links: dict[AmqpLink, AnyLink] = {}
 
     def handle(self, event: EngineEvent) -> None:
@@ -86,8 +81,8 @@ class Links:
     def resume(self) -> None:
         """Pass credit on again that was held back for bytes that the client had not read."""
         for each in tuple(self._links.values()):
-            if isinstance(each, OutgoingLink) and each.held:
-                each.flowed()
+            if isinstance(each, OutgoingLink):
+                each.resume()
 
     def lost(self) -> None:
         """End all links after the connection: what was sent and is unsettled is in doubt."""
@@ -114,8 +109,7 @@ class Links:
         if asked.type == COORDINATOR:
             raise Refused("amqp:not-implemented", "there are no transactions")
         name = self._port.temporary_name() if asked.dynamic else asked.address or None
-        made = IncomingLink(link, self._engine, self._options, self._gathered, self._drop)
-        made.wake = self._wake
+        made = IncomingLink(link, self._host)
         made.attach(self._port.open_producer(name, made, self._principal), anonymous=name is None)
         link.target.address = name
         link.target.dynamic = asked.dynamic
@@ -133,8 +127,7 @@ class Links:
         name = self._port.temporary_name() if asked.dynamic else asked.address
         if not name:
             raise Refused("amqp:invalid-field", "a source needs a name")
-        made = OutgoingLink(link, self._engine, self._options, self._drop)
-        made.wake = self._wake
+        made = OutgoingLink(link, self._host)
         link.source.address = name
         link.source.dynamic = asked.dynamic
         link.target.address = link.remote_target.address

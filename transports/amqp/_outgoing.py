@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
 from typing import Final
 
 from ...actors.dispatch import ConsumerLink, OutcomeCallback
@@ -16,9 +16,9 @@ from ...protocol.dispatch import (
     Outcome,
     Rejected,
 )
-from ._engine import MAX_TEXT, AmqpEngine
+from ._engine import MAX_TEXT
+from ._link_base import LinkHost, called_by_dispatcher
 from ._messages import message_of, without_annotations
-from ._options import AmqpOptions
 from ._port import refused
 from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
 
@@ -34,35 +34,27 @@ OUTCOMES: Final = (ACCEPTED, REJECTED, RELEASED, MODIFIED)
 class OutgoingLink:
     """A link by which a client receives. It is the `ConsumerEnd` of the dispatcher.
 
+    A client that reads slowly has its credit taken back, so that further messages wait in the name,
+    or go to another consumer. What was on its way by then waits here.
+
     Args:
         link: The link.
-        engine: The engine of its connection.
-        options: The limits.
-        drop: Called with the reason when a message is dropped.
+        host: Its connection.
 
     Attributes:
-        wake: Called when there is something to send.
-        held: Whether credit is held back for bytes that the client has not read.
+        host: As given.
     """
 
-    def __init__(
-        self,
-        link: AmqpLink,
-        engine: AmqpEngine,
-        options: AmqpOptions,
-        drop: Callable[[str], object],
-    ) -> None:
-        self.wake: Callable[[], object] = lambda: None
+    def __init__(self, link: AmqpLink, host: LinkHost) -> None:
+        self.host: Final = host
         self._link = link
-        self._engine = engine
-        self._options = options
-        self._drop = drop
         self._handle: ConsumerLink | None = None
         self._given = 0  # credit that the dispatcher has and has not used
-        self._draining = False
-        self.held = False
+        self._held = False
         self._over = False
         self._tag = 0
+        self._waiting: deque[tuple[bytes, OutcomeCallback | None]] = deque()
+        self._settled_bytes = 0  # of pre-settled messages that wait
         self._unsettled: dict[Delivery, OutcomeCallback | None] = {}
 
     def attach(self, handle: ConsumerLink) -> None:
@@ -71,20 +63,51 @@ class OutgoingLink:
 
     # --- the dispatcher -------------------------------------------------------------------------
 
+    @called_by_dispatcher
     def deliver(self, message: bytes, told: OutcomeCallback | None) -> None:
-        """Send a message, or give it back at once."""
+        """Send a message, or let it wait until the client has read others."""
         self._given = max(0, self._given - 1)
         message = message_of(message)
-        if self._options.strip in ("out", "both"):
+        if self.host.options.strip in ("out", "both"):
             message = without_annotations(message)
-        refused = self._refusal(len(message))
-        if refused:
-            if told is None:
-                self._drop(refused)
-            else:
-                # It was certainly not handed over.
-                told(RELEASED_STATE)
-            return
+        size, theirs = len(message), self._link.remote_max_message_size
+        if self._over:
+            self._return("link closed", told)
+        elif size > self.host.options.max_message or size > (theirs or size):
+            self._return("too large", told)
+        elif not self._held and self._has_room(size):
+            self._send(message, told)
+        else:
+            self._keep(message, told)
+
+    def _return(self, reason: str, told: OutcomeCallback | None) -> None:
+        """Give a message back that was certainly not handed over."""
+        if told is None:
+            self.host.drop(reason)
+        else:
+            told(RELEASED_STATE)
+
+    def _has_room(self, size: int) -> bool:
+        unsent = self.host.engine.unsent()
+        return not unsent or unsent + size <= self.host.options.max_unsent
+
+    def _keep(self, message: bytes, told: OutcomeCallback | None) -> None:
+        """Keep a message until the client has read others, and take all credit back."""
+        if told is None:
+            if self._settled_bytes + len(message) > self.host.options.max_unsent:
+                self.host.drop("not read")
+                return
+            self._settled_bytes += len(message)
+        self._waiting.append((message, told))
+        if not self._held:
+            self._held = True
+            self._take_back()
+
+    def _take_back(self) -> None:
+        if self._handle is not None:
+            self._handle.drain()
+
+    def _send(self, message: bytes, told: OutcomeCallback | None) -> None:
         self._tag += 1
         delivery = self._link.delivery(str(self._tag))
         self._link.stream(message)
@@ -96,37 +119,26 @@ class OutgoingLink:
                 told(ACCEPTED_STATE)
         else:
             self._unsettled[delivery] = told
-        self.wake()
+        self.host.wake()
 
-    def _refusal(self, size: int) -> str:
-        """Return why a message cannot be sent; empty if it can."""
-        if self._over:
-            return "link closed"
-        most = min(self._options.max_message, self._link.remote_max_message_size or size)
-        if size > most:
-            return "too large"
-        if self._engine.unsent() + size > self._options.max_unsent:
-            self.held = True
-            return "not read"
-        return ""
-
+    @called_by_dispatcher
     def drained(self) -> None:
-        """Report to the client that its credit is gone."""
+        """Report to the client that its credit is gone, if that is its wish."""
         self._given = 0
-        if self._draining and not self._over:
-            self._draining = False
+        if self._link.drain_mode and not self._over and not self._waiting:
             self._link.drained()
-            self.wake()
+            self.host.wake()
 
+    @called_by_dispatcher
     def end(self, reason: OnwardError) -> None:
         """Close the link with the reason of the dispatcher."""
         if self._over:
             return
         said = refused(reason)
-        self._link.condition = self._engine.condition(said.condition, said.description)
+        self._link.condition = self.host.engine.condition(said.condition, said.description)
         self._link.close()
         self.gone()
-        self.wake()
+        self.host.wake()
 
     # --- the client -----------------------------------------------------------------------------
 
@@ -136,25 +148,42 @@ class OutgoingLink:
             return
         self._over = True
         self._unsettled.clear()
+        while self._waiting:
+            self._return("link closed", self._waiting.popleft()[1])
         if self._handle is not None:
             self._handle.close()
+
+    def resume(self) -> None:
+        """Go on once the client has read of what was held back for it."""
+        if self._held:
+            self.flowed()
 
     def flowed(self) -> None:
         """Pass on the credit of the client, within the limits, and its wish to drain."""
         handle = self._handle
         if self._over or handle is None:
             return
-        if self.held and self._engine.unsent() > self._options.max_unsent // 2:
+        if self._held and not self._go_on():
             return
-        self.held = False
-        room = self._options.max_unsettled - len(self._unsettled) - self._given
+        room = self.host.options.max_unsettled - len(self._unsettled) - self._given
         more = min(self._link.credit - self._given, room)
         if more > 0:
             self._given += more
             handle.credit(more)
-        if self._link.drain_mode and self._link.credit > 0 and not self._draining:
-            self._draining = True
+        if self._link.drain_mode and self._link.credit > 0:
             handle.drain()
+
+    def _go_on(self) -> bool:
+        """Send what waits; return whether that was all, so that credit is passed on again."""
+        if self.host.engine.unsent() > self.host.options.max_unsent // 2:
+            return False
+        while self._waiting and self._has_room(len(self._waiting[0][0])):
+            message, told = self._waiting.popleft()
+            if told is None:
+                self._settled_bytes -= len(message)
+            self._send(message, told)
+        self._held = bool(self._waiting)
+        return not self._held
 
     def changed(self, delivery: Delivery) -> None:
         """Read what the client says of a delivery."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from ...actors.dispatch import (
@@ -13,10 +15,10 @@ from ...actors.dispatch import (
     ProducerLink,
 )
 from ...protocol import OnwardError
-from ...protocol.dispatch import BadName
+from ...protocol.dispatch import BadName, Refusal
 from ...protocol.security import Principal
 
-__all__ = ["DispatchPort", "Refused", "refused"]
+__all__ = ["REFUSALS", "DispatchPort", "Refused", "refused"]
 
 
 class Refused(Exception):
@@ -63,17 +65,32 @@ class DispatchPort(Protocol):
         ...
 
 
-_REASONS: Final = {
-    "unavailable": Refused("amqp:not-found", "there is no such name"),
-    "it is one of another node": Refused("amqp:not-found", "the name is one of another node"),
-    "it is for other roles": Refused("amqp:unauthorized-access", "the name is for other roles"),
-    "it is direct and has a consumer": Refused("amqp:resource-locked", "it has a consumer"),
-    "another consumer has taken its place": Refused(
-        "amqp:link:stolen", "another consumer has taken its place"
-    ),
-}
-_LIMIT: Final = Refused("amqp:resource-limit-exceeded", "there are too many")
-_ENDED: Final = Refused("amqp:resource-deleted", "the dispatcher has ended")
+_NO_NAME: Final = ("amqp:invalid-field", "the address is no name")
+_OTHERS: Final = ("amqp:not-found", "the name is one of another node")
+_LIMIT: Final = ("amqp:resource-limit-exceeded", "there are too many")
+_ENDED: Final = ("amqp:resource-deleted", "the dispatcher has ended")
+_INTERNAL: Final = ("amqp:internal-error", "")
+
+REFUSALS: Final[Mapping[Refusal, tuple[str, str]]] = MappingProxyType(
+    {
+        Refusal.UNAVAILABLE: ("amqp:not-found", "there is no such name"),
+        Refusal.TAKEN: ("amqp:resource-locked", "it has a consumer"),
+        Refusal.DISPLACED: ("amqp:link:stolen", "another consumer has taken its place"),
+        Refusal.CONSUMERS: _LIMIT,
+        Refusal.PRODUCERS: _LIMIT,
+        Refusal.NAMES: _LIMIT,
+        Refusal.ROLES: ("amqp:unauthorized-access", "the name is for other roles"),
+        Refusal.ELSEWHERE: _OTHERS,
+        Refusal.TOPOLOGICAL: _OTHERS,
+        Refusal.TEMPORARY: ("amqp:not-allowed", "temporary names are made by the node"),
+        Refusal.CONSUMED: ("amqp:not-allowed", "a temporary name is consumed once"),
+        Refusal.TAGS: ("amqp:not-allowed", "the name has the consumers of a query"),
+        Refusal.CLOSED: _ENDED,
+        Refusal.GONE: _ENDED,
+        Refusal.STOPPED: _ENDED,
+    }
+)
+"""The condition and the words that a client is told for each reason of the dispatcher."""
 
 
 def refused(error: OnwardError) -> Refused:
@@ -83,10 +100,10 @@ def refused(error: OnwardError) -> Refused:
     """
     match error:
         case BadName():
-            return Refused("amqp:invalid-field", "the address is no name")
+            return Refused(*_NO_NAME)
         case ProducerClosed():
-            return _ENDED
+            return Refused(*_ENDED)
         case ConsumerRefused(reason=reason):
-            return _REASONS.get(reason, _ENDED if "stopped" in reason else _LIMIT)
+            return Refused(*REFUSALS[reason])
         case _:
-            return Refused("amqp:internal-error")
+            return Refused(*_INTERNAL)

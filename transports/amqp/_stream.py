@@ -143,8 +143,7 @@ class AmqpStream(asyncio.Protocol):
             # A text that is none, which Proton finds when it is read.
             self._engine.close("amqp:decode-error")
         except Exception as error:  # noqa: BLE001 - one connection ends, not the listener
-            self._report(error)
-            self._engine.close("amqp:internal-error")
+            self._fail(error)
         finally:
             self._in_turn = False
         self._flush(links)
@@ -182,7 +181,8 @@ class AmqpStream(asyncio.Protocol):
         self._tick()
         self._turn()
 
-    def _report(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
+        """End the connection after an error inside, of which the peer is told nothing."""
         text = "a connection of AMQP has failed: %s"
         self._host.seldom.log(
             logging.ERROR,
@@ -192,6 +192,8 @@ class AmqpStream(asyncio.Protocol):
             extra={"event": "amqp.connection_failed"},
         )
         _logger.debug(text, "", exc_info=error, extra={"event": "amqp.connection_failed"})
+        self._engine.close("amqp:internal-error")
+        self._wake()
 
     # --- the end --------------------------------------------------------------------------------
 

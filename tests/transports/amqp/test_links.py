@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +19,11 @@ from onward.protocol.dispatch import (
     BadName,
     Modified,
     Outcome,
+    Refusal,
     Rejected,
 )
 from onward.transports.amqp._options import AmqpOptions
+from onward.transports.amqp._port import REFUSALS
 from tests.support.amqp import Edges, needs_proton, refusal
 from tests.support.memory_port import MemoryPort
 
@@ -300,7 +303,7 @@ def test_the_dispatcher_may_end_a_producer(edges: Edges[MemoryPort]) -> None:
     edge.pump()
     (producer,) = edges.port.producers
     producer.end.end(ProducerClosed("orders"))
-    producer.end.end(ConsumerRefused("orders", "unavailable"))
+    producer.end.end(ConsumerRefused("orders", Refusal.UNAVAILABLE))
     producer.end.credit(1)
     producer.end.drain()
     edge.pump()
@@ -492,26 +495,109 @@ def test_a_message_over_the_limit_of_a_consumer_is_released(edges: Edges[MemoryP
     assert edge.dropped == {"too large": 1}
 
 
-def test_what_a_client_does_not_read_is_bounded(edges: Edges[MemoryPort]) -> None:
+class _Slow:
+    """A client that does not read, and one that sends: both at a memory port."""
+
+    def __init__(self, edges: Edges[MemoryPort], **more: Any) -> None:
+        self.receiver, self.sender = edges(), edges()
+        self.link = self.receiver.client.receiver("orders", **more)
+        edges.pump()
+        self.target = self.sender.client.sender("orders")
+        self.sender.pump()
+        (self.consumer,) = edges.port.consumers
+
+    def send(self, count: int, **more: Any) -> list[Any]:
+        client = self.sender.client
+        message = client.message(b"x" * 15_000)
+        made = [client.send(self.target, message, **more) for _ in range(count)]
+        self.sender.pump()
+        return made
+
+
+def test_credit_of_a_client_that_does_not_read_is_taken_back(edges: Edges[MemoryPort]) -> None:
+    slow = _Slow(edges)
+    made = slow.send(5)
+    # Three wait for the client to read, and one more that was under way when that was seen.
+    assert (slow.consumer.left, slow.consumer.drains) == (0, 1)
+    assert [each.remote_state for each in made] == [0] * 5
+    slow.receiver.links.resume()
+    assert slow.consumer.left == 0
+    slow.receiver.pump()
+    slow.receiver.links.resume()
+    slow.receiver.pump()
+    slow.sender.pump()
+    assert [each.remote_state for each in made] == [proton.Delivery.ACCEPTED] * 5
+    assert len(slow.receiver.client.received) == 5
+    assert slow.receiver.dropped == {}
+
+
+def test_what_waited_for_a_client_that_goes_was_not_handed_over(edges: Edges[MemoryPort]) -> None:
+    slow = _Slow(edges)
+    made = slow.send(4)
+    slow.receiver.cut()
+    edges.pump()
+    states = [each.remote_state for each in made]
+    assert states == [proton.Delivery.MODIFIED] * 3 + [proton.Delivery.RELEASED]
+
+
+def test_pre_settled_messages_that_a_client_does_not_read_are_bounded(
+    edges: Edges[MemoryPort],
+) -> None:
+    slow = _Slow(edges)
+    # As if they were all under way: 50,000 bytes are sent, as many wait.
+    message = slow.sender.client.message(b"x" * 15_000)
+    for _ in range(8):
+        slow.consumer.end.deliver(message, None)
+    assert slow.receiver.dropped == {"not read": 2}
+    for _ in range(3):
+        slow.receiver.pump()
+        slow.receiver.links.resume()
+    assert len(slow.receiver.client.received) == 6
+
+
+def test_a_drain_waits_for_what_the_client_has_not_read(edges: Edges[MemoryPort]) -> None:
+    slow = _Slow(edges)
+    slow.receiver.client.accepts = False
+    slow.send(4)
+    slow.link.drain(0)
+    (at_edge,) = slow.receiver.links._links
+    slow.receiver.engine.receive(slow.receiver.client.take())
+    for event in slow.receiver.engine.events():
+        slow.receiver.links.handle(event)
+    assert (at_edge.credit, at_edge.drain_mode) == (7, True)
+    slow.receiver.pump()
+    slow.receiver.links.resume()
+    slow.receiver.pump()
+    assert len(slow.receiver.client.received) == 4
+    assert (slow.link.credit, slow.link.draining()) == (0, False)
+
+
+def test_an_error_in_a_call_of_the_dispatcher_is_that_of_the_link_called(
+    edges: Edges[MemoryPort], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sender, receiver = edges(), edges()
     receiver.client.receiver("orders")
     edges.pump()
     link = sender.client.sender("orders")
+    edges.pump()
+    end = edges.port.consumers[0].end
+    failing = RuntimeError("SECRET")
+
+    def fail(*_: object) -> None:
+        raise failing
+
+    monkeypatch.setattr(end, "_send", fail)
+    made = sender.client.send(link, sender.client.message("a"))
     sender.pump()
-    made = [sender.client.send(link, sender.client.message(b"x" * 15_000)) for _ in range(4)]
+    assert (receiver.failures, sender.failures) == ([failing], [])
+    # The connection that has failed ends, and with it what it had.
+    receiver.cut()
     sender.pump()
-    # Three of them wait for a client that does not read; it gets no more credit passed on.
-    assert [each.remote_state for each in made] == [0, 0, 0, proton.Delivery.RELEASED]
-    (consumer,) = edges.port.consumers
-    left = consumer.left
-    receiver.links.resume()
-    assert consumer.left == left
-    receiver.pump()
-    receiver.links.resume()
-    assert consumer.left == 7
-    sender.pump()
-    assert [each.remote_state for each in made[:3]] == [proton.Delivery.ACCEPTED] * 3
-    assert len(receiver.client.received) == 3
+    assert made.remote_state == proton.Delivery.MODIFIED
+    edges.port.producers[0].end.credit(1)
+    monkeypatch.setattr(sender.engine, "condition", fail)
+    edges.port.producers[0].end.end(ProducerClosed("orders"))
+    assert sender.failures == [failing]
 
 
 def test_the_dispatcher_may_end_a_consumer(edges: Edges[MemoryPort]) -> None:
@@ -524,7 +610,7 @@ def test_the_dispatcher_may_end_a_consumer(edges: Edges[MemoryPort]) -> None:
     edge.pump()
     (consumer,) = edges.port.consumers
     for _ in range(2):
-        consumer.end.end(ConsumerRefused("orders", "another consumer has taken its place"))
+        consumer.end.end(ConsumerRefused("orders", Refusal.DISPLACED))
     consumer.end.drained()
     edge.pump()
     assert refusal(link) == ("amqp:link:stolen", "another consumer has taken its place")
@@ -567,7 +653,7 @@ def test_a_client_may_ask_for_a_name(edges: Edges[MemoryPort]) -> None:
 
 def test_a_link_that_is_refused_says_why(edges: Edges[MemoryPort]) -> None:
     edge = edges()
-    edges.port.refusals["secret"] = ConsumerRefused("secret", "it is for other roles")
+    edges.port.refusals["secret"] = ConsumerRefused("secret", Refusal.ROLES)
     links = [edge.client.sender("secret"), edge.client.receiver("secret")]
     unnamed = edge.client.receiver(None)
     coordinator = edge.client.session.sender("tx")
@@ -593,12 +679,9 @@ def test_a_link_that_is_refused_says_why(edges: Edges[MemoryPort]) -> None:
     ("error", "condition"),
     [
         (BadName("secret", "no"), "amqp:invalid-field"),
-        (ConsumerRefused("a", "unavailable"), "amqp:not-found"),
-        (ConsumerRefused("a", "it is one of another node"), "amqp:not-found"),
-        (ConsumerRefused("a", "it is direct and has a consumer"), "amqp:resource-locked"),
-        (ConsumerRefused("a", "max_consumers is reached"), "amqp:resource-limit-exceeded"),
-        (ConsumerRefused("a", "the dispatcher has stopped"), "amqp:resource-deleted"),
+        (ProducerClosed("secret"), "amqp:resource-deleted"),
         (OnwardError("secret"), "amqp:internal-error"),
+        *((ConsumerRefused("a", each), said[0]) for each, said in REFUSALS.items()),
     ],
 )
 def test_errors_of_the_dispatcher_have_conditions(
@@ -612,6 +695,12 @@ def test_errors_of_the_dispatcher_have_conditions(
     assert name == condition
     assert "secret" not in str(description)
     assert "max_" not in str(description)
+
+
+def test_each_reason_of_the_dispatcher_has_a_condition_on_the_page() -> None:
+    assert list(REFUSALS) == list(Refusal)
+    page = (Path(__file__).parents[3] / "docs/reference/transports-amqp.md").read_text()
+    assert [each for each in Refusal if f"`Refusal.{each.name}`" not in page] == []
 
 
 def test_filters_are_not_said_to_be_in_place(edges: Edges[MemoryPort]) -> None:

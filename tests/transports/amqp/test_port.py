@@ -293,6 +293,32 @@ async def test_names_that_are_refused(edges: Edges[Dispatcher]) -> None:
     ]
 
 
+async def test_a_slow_reader_beside_a_quick_one_bounces_nothing(edges: Edges[Dispatcher]) -> None:
+    producing, slow, quick = edges(), edges(), edges()
+    for each in (slow, quick):
+        each.client.receiver("orders", credit=1000)
+    link = producing.client.sender("orders")
+    edges.pump()
+    sent: list[Any] = []
+    for _ in range(40):
+        # The slow one reads nothing; each message has a third of what may wait for it.
+        sent += send(producing, link, *("x" * 15_000,) * 5)
+        producing.pump()
+        quick.pump()
+        producing.pump()
+    assert set(states(sent)) == {0, ACCEPTED}
+    waiting = states(sent).count(0)
+    assert waiting <= WINDOW
+    assert len(quick.client.received) == len(sent) - waiting
+    assert (slow.dropped, quick.dropped) == ({}, {})
+    # It reads at last, and gets what has waited for it.
+    while 0 in states(sent):
+        edges.pump()
+        slow.links.resume()
+    assert states(sent) == [ACCEPTED] * len(sent)
+    assert len(slow.client.received) == waiting
+
+
 async def test_a_message_of_a_program_is_data_and_one_of_a_client_is_whole(
     edges: Edges[Dispatcher], node: Node
 ) -> None:
