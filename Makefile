@@ -4,7 +4,7 @@
 #   make demo      the main job: brokers, clients and routed workers, through real sockets
 #   make pipeline  brokers and nodes record, Spark reports: needs Java 17, sets up 0.85 GB
 #   make test      every test, with few seeds, walks and examples: about ten minutes on two cores
-#   make test-all  the same run with all of it, and the coverage gates: half an hour
+#   make test-all  all of it, with the coverage gates, and then with many seeds: half an hour
 #   make compiled   a wheel with the broker's hot path compiled by mypyc; needs a C compiler
 #   make test-compiled   the tests of what is compiled, against that wheel, installed (EVERY=1: all)
 #   make release   sdist, pure and compiled wheel, built twice, compared, installed and tried
@@ -61,9 +61,9 @@ pipeline: java
 	@$(MAKE) --no-print-directory $(VENV)/.pipeline
 	$(BIN)/python examples/pipeline_demo.py
 
-# One run, of which `make test` leaves out what is marked as exhaustive, and tries few of what has
-# a count: tests/support/counts.py. To measure coverage takes as long again, and more in each
-# process that a test starts: the gates are held where there is time.
+# `make test` leaves out what is marked as exhaustive, and tries few of what has a count:
+# tests/support/counts.py. To measure coverage takes as long again, and more in each process that a
+# test starts: the gates are held where there is time, and many tries are a run without it.
 #
 # Tests start some hundred processes. Their bytecode is kept, also where the environment says not to
 # write any: to compile all imports again takes each of them half a second and more.
@@ -87,9 +87,10 @@ test-all: $(VENV)/.test
 	-@$(MAKE) --no-print-directory $(VENV)/.amqp
 	@mkdir -p build
 	$(BIN)/coverage erase
-	ONWARD_EXHAUSTIVE=1 $(RUN) --cov --cov-branch --cov-report=
+	$(RUN) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
+	ONWARD_TRIES=counted $(RUN)
 
 amqp: $(VENV)/.amqp
 	$(RUN) tests/transports/amqp

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES
+from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES, TRIES, has_count
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -30,6 +30,14 @@ def pytest_configure() -> None:
     settings.register_profile("exhaustive", patient)
     settings.register_profile("few", patient, max_examples=FEW_EXAMPLES)
     settings.load_profile("exhaustive" if EXHAUSTIVE else "few")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that have a count, if no others are asked for."""
+    if TRIES == "counted":
+        others = [each for each in items if not has_count(each)]
+        items[:] = [each for each in items if has_count(each)]
+        config.hook.pytest_deselected(items=others)
 
 
 def pytest_collection_finish() -> None:

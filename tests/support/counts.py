@@ -1,7 +1,8 @@
 """How often a test with a count tries: few times in `make test`, many in `make test-all`.
 
-To measure coverage takes a simulated run four times as long. What is only tried in `make test-all`
-goes through the same code again with other seeds: of such runs the few are measured.
+To measure coverage takes a simulated run four times as long, and many seeds go through the code of
+the few again. So `make test-all` measures the run with few, and then runs the tests that have a
+count once more, with many, without measuring.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from typing import Any, Final
 
 import pytest
 
-EXHAUSTIVE: Final = os.environ.get("ONWARD_EXHAUSTIVE") == "1"
-"""Whether everything is tried that there is. `make test-all` sets the variable."""
+TRIES: Final = os.environ.get("ONWARD_TRIES", "few")
+"""Few or many tries, or `counted`: many, and no tests but those that have a count."""
+
+EXHAUSTIVE: Final = TRIES in ("many", "counted")
+"""Whether as much is tried as there is."""
 
 ONLY_IN_ALL: Final = pytest.mark.exhaustive
 
@@ -35,17 +39,19 @@ def exhaustive(*values: Any) -> list[Any]:
     ]
 
 
-def runs(few: int, many: int, at_once: int = 1) -> list[Any]:
-    """Return the first number of each part of some runs, as values of a parameter.
-
-    Those beyond the few are not measured.
-    """
-    return [
-        first if first < few else pytest.param(first, marks=UNMEASURED)
-        for first in range(0, times(few, many), at_once)
-    ]
+def runs(few: int, many: int, at_once: int = 1) -> range:
+    """Return the first number of each part of some runs, as values of a parameter."""
+    return range(0, times(few, many), at_once)
 
 
 def times(few: int, many: int) -> int:
     """Return how many seeds, walks or examples to try."""
     return many if EXHAUSTIVE else few
+
+
+def has_count(item: pytest.Item) -> bool:
+    """Whether a test tries more if there is time: a property, or of a module with counts."""
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return True
+    names = vars(item.module) if isinstance(item, pytest.Function) else {}
+    return any(names.get(each.__name__) is each for each in (times, runs)) or "EXHAUSTIVE" in names
