@@ -4,8 +4,10 @@ The groups are those of 31 other zones, 10,000 each. They are loaded beside the 
 
 A route has five tags, the two default ones included, and comes as the bytes of a ROUTE_ADD; frames
 are read and loaded in slices of 500, with the loop free in between. In *usual* tags, region and
-zone are those of the broker, and a service has three versions. In *unlike* tags each route has a
-tag that no other has, so that nothing can be shared.
+zone are those of the broker, and a service has three versions. *Owner*: each has its owner as well,
+as brokers with rules tell it, of 1,000 principals with any service. *Since*: and since when that
+has had the route id, a time of its own for each. In *unlike* tags each route has a tag that no
+other has, so that nothing can be shared.
 
 - *memory*: of a route with all that it has in the table, in the index and beside: resident memory
   of the process, and for some of the routes the sum that `tracemalloc` counts.
@@ -17,8 +19,8 @@ tag that no other has, so that nothing can be shared.
 Times are CPU times, so other programs have only a small effect. Full passes of Python's collector
 are put off while routes are loaded, as a broker does; *full pass* is one with all of them there.
 
-Targets: 350 bytes and 10 µs a route, a slice within 20 ms. The full size takes about a minute and
-1 GiB.
+Targets: 350 bytes and 10 µs a route, a slice within 20 ms; also with owners. The full size takes
+about three minutes and 1 GiB.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ import asyncio
 import gc
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from statistics import median
 from time import process_time
+from typing import ParamSpec, TypeVar
 
 from _report import Report
 
@@ -47,9 +53,14 @@ from onward.protocol.broker import (
     Dialect,
     RouteAdd,
     WellKnownKey,
+    owner_text,
     parse_query,
     with_default_tags,
+    with_owner,
 )
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 DIALECT = Dialect.SPECIFICATION
 NOW = 1_700_000_000_000
@@ -70,6 +81,18 @@ REGION, ZONE, VERSION, INSTANCE, SERVICE_NAME = (
 )
 
 
+OWNERS = tuple(owner_text(f"client-{number}", "token", "") for number in range(1_000))
+
+
+class Kind(Enum):
+    """The tags of the routes that are loaded."""
+
+    USUAL = "usual tags"
+    OWNER = "owner"
+    SINCE = "owner and since"
+    UNLIKE = "unlike tags"
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """The number of routes and of peer brokers, and the repetitions of what is timed."""
@@ -86,22 +109,27 @@ FULL = Size(routes=312_500, peers=32, choices=50_000, rounds=9, groups=310_000, 
 QUICK = Size(routes=6_400, peers=4, choices=1_000, rounds=3, groups=3_100, zones=31)
 
 
-def frames(random: Random, peer: int, count: int, *, usual: bool) -> Iterator[bytes]:
+def frames(random: Random, peer: int, count: int, kind: Kind) -> Iterator[bytes]:
     """Yield the ROUTE_ADD frames of a peer broker."""
     broker_id = (1000 + peer).to_bytes(16)
     for number in range(count):
         service = f"service-{random.randrange(SERVICES)}"
-        own = (VERSION, f"1.{random.randrange(3)}") if usual else (INSTANCE, f"i-{peer}-{number}")
+        unlike = kind is Kind.UNLIKE
+        own = (INSTANCE, f"i-{peer}-{number}") if unlike else (VERSION, f"1.{random.randrange(3)}")
         route_id = random.randbytes(16)
         tags = ((REGION, f"region-{peer % 4}"), (ZONE, f"zone-{peer}"), own)
-        # The text of each frame is its own, as it comes from a wire.
-        yield RouteAdd(
+        told = RouteAdd(
             broker_id,
             route_id,
             NOW + random.randrange(10**9),
             service,
             with_default_tags(tags, service, route_id),
-        ).serialize(DIALECT)
+        )
+        if kind in (Kind.OWNER, Kind.SINCE):
+            since = NOW - random.randrange(10**9) if kind is Kind.SINCE else 0
+            told = with_owner(told, random.choice(OWNERS), since)
+        # The text of each frame is its own, as it comes from a wire.
+        yield told.serialize(DIALECT)
 
 
 def resident() -> int:
@@ -141,7 +169,7 @@ def load_slice(broker: Broker, peer: PeerRoutes, part: Sequence[bytes]) -> None:
             raise AssertionError("a route was refused")
 
 
-async def load(broker: Broker, random: Random, size: Size, *, usual: bool) -> Loaded:
+async def load(broker: Broker, random: Random, size: Size, kind: Kind) -> Loaded:
     """Load the routes of all peer brokers; the frames are made before each peer broker's turn."""
     index = broker.index
     slices: list[float] = []
@@ -151,7 +179,7 @@ async def load(broker: Broker, random: Random, size: Size, *, usual: bool) -> Lo
     for number in range(size.peers):
         peer = PeerRoutes((1000 + number).to_bytes(16), f"peer-{number}")
         index.peer_joined(peer)
-        made = list(frames(random, number, each, usual=usual))
+        made = list(frames(random, number, each, kind))
         for first in range(0, each, SLICE):
             part = made[first : first + SLICE]
             slices.append(timed(partial(load_slice, broker, peer, part)))
@@ -225,13 +253,13 @@ async def load_groups(broker: Broker, random: Random, size: Size) -> Loaded:
     return Loaded((resident() - before) / count, sum(slices) / count, 0.0, slices, count)
 
 
-async def traced(random: Random, *, usual: bool) -> float:
+async def traced(random: Random, kind: Kind) -> float:
     """Return the bytes of a route as `tracemalloc` counts them, for one peer broker."""
     async with Node("traced") as node:
         broker = await Broker.attach(node, OPTIONS)
         peer = PeerRoutes((1000).to_bytes(16))
         broker.index.peer_joined(peer)
-        made = list(frames(random, 0, TRACED, usual=usual))
+        made = list(frames(random, 0, TRACED, kind))
         gc.collect()
         tracemalloc.start()
         load_slice(broker, peer, made)
@@ -249,7 +277,7 @@ async def suspend(broker: Broker, random: Random) -> tuple[float, float]:
     index = broker.index
     peer = PeerRoutes((999).to_bytes(16))
     index.peer_joined(peer)
-    load_slice(broker, peer, list(frames(random, -1, 10_000, usual=True)))
+    load_slice(broker, peer, list(frames(random, -1, 10_000, Kind.USUAL)))
     hidden: list[float] = []
     shown: list[float] = []
     for _ in range(5):
@@ -279,31 +307,45 @@ def choices(broker: Broker, size: Size, first: int = 0) -> float:
     return median(timed(choose) / size.choices for _ in range(size.rounds))
 
 
-async def measure(size: Size) -> Report:
+def measure(size: Size) -> Report:
+    """Measure each kind of tags in a process of its own, so that it finds no memory in use."""
     report = Report("cluster_table", noise=0.05)
     report.figure("routes", size.routes, "")
-    for usual in (True, False):
-        name = "usual" if usual else "unlike"
-        each = await traced(Random(5), usual=usual)
-        async with Node("bench") as node:
-            broker = await Broker.attach(node, OPTIONS)
-            await node.start(Worker, address="worker")
-            for service in range(100):
-                for _ in range(3):
-                    broker.register("worker", service=f"service-{service}")
-            alone = choices(broker, size)
-            found = await load(broker, Random(7), size, usual=usual)
-            report.figure(f"{name} tags: kinds", found.kinds, "")
-            report.figure(f"{name} tags: memory, traced", each, "bytes")
-            report.figure(f"{name} tags: reading alone", found.reading * 1e6, "µs")
-            ordered = sorted(found.slices)
-            p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-            report.figure(f"{name} tags: longest slice", ordered[-1] * 1e3, "ms")
-            if not usual:
-                report.figure("unlike tags: memory, resident", found.bytes_each, "bytes")
-                report.figure("unlike tags: CPU", found.cpu * 1e6, "µs")
-                report.figure("unlike tags: slice, p99", p99 * 1e3, "ms")
-                continue
+    for kind in Kind:
+        each = apart(traced_alone, kind)
+        part = apart(measure_alone, kind, size, each)
+        report.figures += part.figures
+        report.targets += part.targets
+        report.notes += part.notes
+    return report
+
+
+def apart(work: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
+    """Call a function in a new process."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(work, *arguments, **named).result()
+
+
+def traced_alone(kind: Kind) -> float:
+    return asyncio.run(traced(Random(5), kind))
+
+
+def measure_alone(kind: Kind, size: Size, each: float) -> Report:
+    return asyncio.run(measure_kind(kind, size, each))
+
+
+async def measure_kind(kind: Kind, size: Size, each: float) -> Report:
+    report = Report("cluster_table")
+    async with Node("bench") as node:
+        broker = await Broker.attach(node, OPTIONS)
+        await node.start(Worker, address="worker")
+        for service in range(100):
+            for _ in range(3):
+                broker.register("worker", service=f"service-{service}")
+        alone = choices(broker, size) if kind is Kind.USUAL else 0.0
+        found = await load(broker, Random(7), size, kind)
+        report_loaded(report, kind, size, found, each)
+        if kind is Kind.USUAL:
             hidden, shown = await suspend(broker, Random(11))
             report.figure("suspend 10,000 routes", hidden * 1e3, "ms")
             report.figure("reveal 10,000 routes", shown * 1e3, "ms")
@@ -311,18 +353,34 @@ async def measure(size: Size) -> Report:
             report.target(
                 "choice, among all / alone", choices(broker, size) / alone, "x", at_most=1.2
             )
-            report.target("memory of a route, resident", found.bytes_each, "bytes", at_most=350)
-            report.target("CPU of a route", found.cpu * 1e6, "µs", at_most=10)
-            if found.cpu > 10e-6:
-                share = found.reading / found.cpu
-                first = found.kinds / size.routes
-                report.note(
-                    f"CPU: {share:.0%} of it reads the frame. The rest is the index of five tags, "
-                    f"and what is shared: {first:.0%} of the routes are the first of their kind."
-                )
-            report.target("slice of 500 routes, p99", p99 * 1e3, "ms", at_most=20)
             await measure_groups(report, broker, size, alone)
     return report
+
+
+def report_loaded(report: Report, kind: Kind, size: Size, found: Loaded, each: float) -> None:
+    """Report what the routes of a kind have cost; `each` is their memory as it was traced."""
+    name = kind.value
+    ordered = sorted(found.slices)
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    report.figure(f"{name}: kinds", found.kinds, "")
+    report.figure(f"{name}: memory, traced", each, "bytes")
+    report.figure(f"{name}: reading alone", found.reading * 1e6, "µs")
+    report.figure(f"{name}: longest slice", ordered[-1] * 1e3, "ms")
+    if kind is Kind.UNLIKE:
+        report.figure(f"{name}: memory, resident", found.bytes_each, "bytes")
+        report.figure(f"{name}: CPU", found.cpu * 1e6, "µs")
+        report.figure(f"{name}: slice, p99", p99 * 1e3, "ms")
+        return
+    report.target(f"{name}: memory of a route", found.bytes_each, "bytes", at_most=350)
+    report.target(f"{name}: CPU of a route", found.cpu * 1e6, "µs", at_most=10)
+    report.target(f"{name}: slice of 500 routes, p99", p99 * 1e3, "ms", at_most=20)
+    if found.cpu > 10e-6:
+        share = found.reading / found.cpu
+        first = found.kinds / size.routes
+        report.note(
+            f"{name}, CPU: {share:.0%} of it reads the frame. The rest is the index of five tags, "
+            f"and what is shared: {first:.0%} of the routes are the first of their kind."
+        )
 
 
 async def measure_groups(report: Report, broker: Broker, size: Size, alone: float) -> None:
@@ -345,7 +403,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     options = parser.parse_args()
-    asyncio.run(measure(QUICK if options.quick else FULL)).print(as_json=options.json)
+    measure(QUICK if options.quick else FULL).print(as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ __all__ = [
     "OWNER_KEY",
     "bounded_since",
     "owner_text",
+    "read_owner",
     "split_owner",
     "with_owner",
 ]
@@ -41,6 +43,10 @@ NO_OWNER: Final = ""
 MAX_OWNED: Final = 30 * 86_400
 """Longest time before a registration for which its owner counts as such, in seconds; an earlier
 time counts as that one. So a wrong time that a broker has told is not passed on for ever."""
+
+MAX_OWNERS: Final = 4096
+"""Most owners of which each is kept once for all of its routes; the least recently used is
+forgotten, and then told routes have one of their own."""
 
 _DIGEST: Final = 12
 _SINCE: Final = "@"
@@ -91,9 +97,20 @@ def split_owner(tags: TagList) -> tuple[str | None, int, TagList]:
     """
     if not tags or tags[0][0] != OWNER_KEY:
         return None, 0, tags
-    owner = tags[0][1] or NO_OWNER
-    if _SINCE not in owner:
-        return owner, 0, tags[1:]
-    owner, _, since = owner.partition(_SINCE)
-    known = since.isascii() and since.isdecimal() and len(since) <= _MAX_DIGITS
-    return owner, int(since) if known else 0, tags[1:]
+    return *read_owner(tags[0][1]), tags[1:]
+
+
+def read_owner(value: str | None) -> tuple[str, int]:
+    """Return the owner in the value of the tag, and since when it has had the route id.
+
+    Equal owners are one object, as each route in a table of a cluster refers to its own.
+    """
+    owner, _, since = (value or NO_OWNER).partition(_SINCE)
+    known = since.isdecimal() and since.isascii() and len(since) <= _MAX_DIGITS
+    return _shared(owner), int(since) if known else 0
+
+
+@lru_cache(MAX_OWNERS)
+def _shared(owner: str) -> str:
+    """Return the object for an owner."""
+    return owner

@@ -4,8 +4,9 @@ A broker has hundreds of thousands to tell, and what is behind the ids and the t
 many: their name and their tags, but for the RouteId that brokers write behind all others. So that
 text is read once, and kept by its bytes, for each of them to refer to.
 
-Brokers write a tag of their own, with a key that begins with `onward.`, in front of the others. Its
-value may differ from route to route. The tags behind it are read once as well then.
+Brokers write tags of their own, with a key that begins with `onward.`, in front of the others, and
+their values may differ from route to route. That of the owner is taken off before the text is
+looked up. The tags behind a count, which has the ServiceName in front, are read once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from binascii import hexlify
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ._dialect import Dialect
 from ._errors import BrokerFrameError
@@ -35,7 +36,7 @@ from ._fields import (
 )
 from ._ids import ID_SIZE, format_id
 from ._keys import Key, WellKnownKey
-from ._owner import OWNER_KEY, split_owner
+from ._owner import OWNER_KEY, read_owner
 from ._tags import OWN_ID, OWN_KEY, Tag, TagList, parse_tags, serialize_tags
 
 __all__ = ["COUNT_KEY", "RouteAdd", "RouteText"]
@@ -44,10 +45,12 @@ COUNT_KEY: Final = "onward.count"
 """The tag of a group that says the number of its routes, in decimal digits."""
 
 MAX_TEXTS: Final = 4096
-"""Most texts of a dialect that are remembered, and lists of tags, and service names; the least
-recently used is forgotten."""
+"""Most texts of a dialect that are remembered, and lists of tags, and tags; the least recently used
+is forgotten."""
 MAX_TEXT_SIZE: Final = 512
 """Bytes of a ROUTE_ADD above which its text is not remembered."""
+
+V = TypeVar("V", str, str | None)
 
 _HEADER: Final = header(FrameType.ROUTE_ADD)
 _ANY_ID: Final = format_id(bytes(ID_SIZE)).encode()
@@ -60,35 +63,28 @@ _TEXT_AT: Final = _TIME_AT + 8
 _OURS: Final = "onward."
 _OURS_RAW: Final = _OURS.encode()
 _COUNT_RAW: Final = COUNT_KEY.encode()
+# As the key is written: its length, and then itself.
+_OWNER_RAW: Final = bytes((len(OWNER_KEY),)) + OWNER_KEY.encode()
 
 
 class RouteText:
     """The name and the tags of a route; `OWN_ID` stands for the RouteId of the route itself.
 
-    Routes that were read from equal bytes have the same object.
+    Routes that were read from equal bytes have the same object. Their owners are not in it.
 
     Attributes:
         service_name: The name.
         tags: The tags.
-        owner: The owner that is told in them; see `split_owner`.
-        since: Since when it has had the route id, likewise.
-        plain: The text without the owner; `None` if it has none.
-        rest: The tags behind a broker's own one in front, `OWN_ID` the last: one object for equal
-            ones. `None` if it was not read in these parts.
+        rest: The tags behind the count of a group, `OWN_ID` the last: one object for equal ones.
+            `None` if it was not read in these parts.
     """
 
-    __slots__ = ("owner", "plain", "rest", "service_name", "since", "tags")
+    __slots__ = ("rest", "service_name", "tags")
 
     def __init__(self, service_name: str, tags: TagList, rest: TagList | None = None) -> None:
         self.service_name: Final = service_name
         self.tags: Final = tags
         self.rest: Final = rest
-        self.owner: str | None = None
-        self.since = 0
-        self.plain: RouteText | None = None
-        if tags and tags[0][0] == OWNER_KEY:
-            self.owner, self.since, others = split_owner(tags)
-            self.plain = RouteText(service_name, others)
 
 
 def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
@@ -106,11 +102,11 @@ def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
     except BrokerFrameError:
         return None
     tags = _read_tags(dialect, data[at:])
-    return None if tags is None else RouteText(service_name, tags)
+    return None if tags is None else RouteText(_shared(_SERVICE_NAME, service_name)[1], tags)
 
 
 def _read_parts(dialect: Dialect, data: bytes) -> RouteText | None:
-    """Read a text with a broker's own tag in front, or behind the ServiceName only.
+    """Read a text with the ServiceName in front, and a broker's own tag behind it.
 
     Returns:
         The text; `None` if that is not what it is.
@@ -119,9 +115,9 @@ def _read_parts(dialect: Dialect, data: bytes) -> RouteText | None:
     name = data[1:at]
     # As the tag is written: the number of the key, the length with its first bit set, the value.
     written = b"%c%c%b" % (0x80 | _SERVICE_NAME, 0x80 | data[0], name)
-    named = data[0] < 0x80 and data.startswith(written, at)
-    if named:
-        at += len(written)
+    if data[0] >= 0x80 or not data.startswith(written, at):
+        return None
+    at += len(written)
     if not data.startswith(_OURS_RAW, at + 1):
         return None
     key_end = at + 1 + data[at]
@@ -133,12 +129,28 @@ def _read_parts(dialect: Dialect, data: bytes) -> RouteText | None:
     if rest is None:
         return None
     try:
-        service = _named(name)
+        service = _shared(_SERVICE_NAME, name.decode())
         own: Tag = data[at + 1 : key_end].decode(), data[key_end + 1 : end].decode()
     except UnicodeDecodeError:
         return None
-    tags = (service, own, *rest) if named else (own, *rest)
-    return RouteText(service[1], tags, rest)
+    return RouteText(service[1], (service, own, *rest), rest)
+
+
+def _read_owner(data: bytes, at: int) -> tuple[Tag, int] | None:
+    """Read the tag of an owner; return it and where it ends, `None` if it is not well formed.
+
+    Args:
+        data: The frame, of which the last tag is a RouteId.
+        at: Where its value begins, with the length.
+    """
+    end = at + 1 + (data[at] & 0x7F)
+    # ROUTE_SETUP, Value Length: "If the first bit is set to 1, there are more tags."
+    if data[at] < 0x80 or end > len(data) - _ID_TEXT:
+        return None
+    try:
+        return (OWNER_KEY, data[at + 1 : end].decode()), end
+    except UnicodeDecodeError:
+        return None
 
 
 def _read_tags(dialect: Dialect, data: bytes) -> TagList | None:
@@ -154,7 +166,7 @@ def _read_tags(dialect: Dialect, data: bytes) -> TagList | None:
         return None
     if at != len(data) or not tags or tags[-1] != (_ROUTE_ID, _ANY_ID.decode()):
         return None
-    return (*tags[:-1], OWN_ID)
+    return (*(_shared(*tag) for tag in tags[:-1]), OWN_ID)
 
 
 def _read_rest(dialect: Dialect, data: bytes) -> TagList | None:
@@ -166,9 +178,9 @@ def _read_rest(dialect: Dialect, data: bytes) -> TagList | None:
 
 
 @lru_cache(MAX_TEXTS)
-def _named(name: bytes) -> tuple[Key, str]:
-    """Return the ServiceName tag with a name."""
-    return _SERVICE_NAME, name.decode()
+def _shared(key: Key, value: V) -> tuple[Key, V]:
+    """Return the object for a tag, which all texts with an equal one have."""
+    return key, value
 
 
 _rests: Final[dict[Dialect, Callable[[bytes], TagList | None]]] = {
@@ -192,9 +204,11 @@ class RouteAdd:
         service_name: At most 255 bytes of UTF-8.
         tags: The route's tags.
         text: The name and the tags, as other routes may have them too.
+        owner_tag: The tag of its owner, the first of the tags, which is not in the text; `None`
+            without one.
     """
 
-    __slots__ = ("broker_id", "route_id", "text", "timestamp")
+    __slots__ = ("broker_id", "owner_tag", "route_id", "text", "timestamp")
 
     broker_id: bytes
     route_id: bytes
@@ -202,7 +216,9 @@ class RouteAdd:
     service_name: str
     tags: TagList
     if TYPE_CHECKING:
-        text: RouteText = field(init=False, compare=False)  # no field: two others are it
+        # No fields: two others are made of them.
+        text: RouteText = field(init=False, compare=False)
+        owner_tag: Tag | None = field(init=False, compare=False)
 
     def __init__(
         self,
@@ -215,7 +231,17 @@ class RouteAdd:
         _set_broker_id(self, broker_id)
         _set_route_id(self, route_id)
         _set_timestamp(self, timestamp)
-        _set_text(self, RouteText(service_name, tags))
+        owner_tag = tags[0] if tags and tags[0][0] == OWNER_KEY else None
+        _set_owner_tag(self, owner_tag)
+        _set_text(self, RouteText(service_name, tags if owner_tag is None else tags[1:]))
+
+    def owned(self) -> tuple[str | None, int]:
+        """Return the owner, `None` if it is not told, and since when it has had the route id.
+
+        See `split_owner`.
+        """
+        tag = self.owner_tag
+        return (None, 0) if tag is None else read_owner(tag[1])
 
     @classmethod
     def parse(cls, buffer: Buffer, dialect: Dialect) -> RouteAdd:
@@ -232,9 +258,18 @@ class RouteAdd:
             last[8:24:5] == b"----"
             and last.replace(b"-", b"") == hexlify(route_id)
             and data.startswith(_HEADER)
-            and len(data) <= MAX_TEXT_SIZE
+            and _TEXT_AT + _ID_TEXT < len(data) <= MAX_TEXT_SIZE
         ):
-            raw = data[_TEXT_AT:-_ID_TEXT]
+            tags_at = _TEXT_AT + 1 + data[_TEXT_AT]
+            owner_tag: Tag | None = None
+            if data.startswith(_OWNER_RAW, tags_at):
+                read = _read_owner(data, tags_at + len(_OWNER_RAW))
+                if read is None:
+                    return cls._read(data, dialect)
+                owner_tag, others_at = read
+                raw = data[_TEXT_AT:tags_at] + data[others_at:-_ID_TEXT]
+            else:
+                raw = data[_TEXT_AT:-_ID_TEXT]
             if _COUNT_RAW in raw:
                 # Nearly each group has a text of its own: remembered, it would displace others.
                 text = _read_text(dialect, raw)
@@ -248,6 +283,7 @@ class RouteAdd:
                 _set_route_id(made, route_id)
                 _set_timestamp(made, timestamp)
                 _set_text(made, text)
+                _set_owner_tag(made, owner_tag)
                 return made
         return cls._read(data, dialect)
 
@@ -290,10 +326,10 @@ def _service_name(route: RouteAdd) -> str:
 
 def _tags(route: RouteAdd) -> TagList:
     """The route's tags."""
-    tags = route.text.tags
+    tags, owner_tag = route.text.tags, route.owner_tag
     if tags and tags[-1][0] == OWN_KEY:
-        return (*tags[:-1], (_ROUTE_ID, format_id(route.route_id)))
-    return tags
+        tags = (*tags[:-1], (_ROUTE_ID, format_id(route.route_id)))
+    return tags if owner_tag is None else (owner_tag, *tags)
 
 
 # The slots of a frozen object: at a third of what `object.__setattr__` takes.
@@ -301,6 +337,7 @@ _set_broker_id: Final = RouteAdd.__dict__["broker_id"].__set__
 _set_route_id: Final = RouteAdd.__dict__["route_id"].__set__
 _set_timestamp: Final = RouteAdd.__dict__["timestamp"].__set__
 _set_text: Final = RouteAdd.__dict__["text"].__set__
+_set_owner_tag: Final = RouteAdd.__dict__["owner_tag"].__set__
 # The two fields that are in the text.
 setattr(RouteAdd, "service_name", property(_service_name))  # noqa: B010
 setattr(RouteAdd, "tags", property(_tags))  # noqa: B010

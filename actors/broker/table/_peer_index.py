@@ -195,7 +195,7 @@ class PeerIndex(JoiningIndex):
             self.expectations.came()
         if refused or suspended is None or suspended.timestamp >= route.timestamp:
             return refused
-        owner = route.text.owner
+        owner, _ = route.owned()
         if owner is None or owner == told_owner(own_route(suspended).destination.principal):
             # Of another principal it is no move. The session can be resumed, and is the newer then.
             del self.suspended[route_id]

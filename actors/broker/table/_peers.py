@@ -106,15 +106,16 @@ class Peers:
             reason = self._refusal(peer, route_id, route.timestamp)
             if reason:
                 return reason
-        kind = table.kind_of_text(peer.broker_id, text.plain or text, route_id)
+        kind = table.kind_of_text(peer.broker_id, text, route_id)
         shared: RemoteKind | None = kind.shared
         if shared is None or not shared.routes:
             # Its service may be counted elsewhere by now.
             shared = kind.shared = self._make_kind(peer, kind)
+        owner, since = route.owned()
         made = (
             RemoteRoute(route_id, kind, route.timestamp)
-            if text.owner is None
-            else OwnedRoute(route_id, kind, route.timestamp, text.owner, text.since)
+            if owner is None
+            else OwnedRoute(route_id, kind, route.timestamp, owner, since)
         )
         if not table.put_new(made):
             self._replace(peer, made, shared)

@@ -45,7 +45,8 @@ def test_it_is_the_first_tag(dialect: Dialect, owner: str) -> None:
     again = RouteAdd.parse(told.serialize(dialect), dialect)
     assert again.tags[0] == (OWNER_KEY, owner)
     assert split_owner(again.tags) == (owner, 0, ROUTE.tags)
-    assert (again.text.owner, again.text.since) == (owner, 0)
+    assert again == told
+    assert (again.owned(), told.owned()) == ((owner, 0), (owner, 0))
 
 
 @pytest.mark.parametrize("dialect", Dialect)
@@ -53,10 +54,10 @@ def test_the_time_since_when_it_has_the_id_stands_behind_it(dialect: Dialect) ->
     owner = owner_text("ann", "token", "")
     told = with_owner(ROUTE, owner, 1_760_000_000_000)
     assert told.tags[0] == (OWNER_KEY, "61ULBsWV3a1t-frt@1760000000000")
-    text = RouteAdd.parse(told.serialize(dialect), dialect).text
-    assert (text.owner, text.since) == (owner, 1_760_000_000_000)
-    assert text.plain is not None
-    assert text.plain.tags == ROUTE.tags
+    again = RouteAdd.parse(told.serialize(dialect), dialect)
+    assert again == told
+    assert again.owned() == told.owned() == (owner, 1_760_000_000_000)
+    assert again.text.tags == told.text.tags == ROUTE.tags
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,9 @@ def test_the_time_since_when_it_has_the_id_stands_behind_it(dialect: Dialect) ->
 def test_what_is_no_time_counts_for_nothing(since: str) -> None:
     told = (OWNER_KEY, f"ann@{since}")
     assert split_owner((told,)) == ("ann", 0, ())
+    route = replace(ROUTE, tags=(told, *ROUTE.tags))
+    again = RouteAdd.parse(route.serialize(Dialect.SPECIFICATION), Dialect.SPECIFICATION)
+    assert (again, again.owned()) == (route, ("ann", 0))
 
 
 def test_the_time_is_neither_after_the_registration_nor_long_before() -> None:
@@ -88,7 +92,11 @@ def test_a_route_without_it() -> None:
     others = (*ROUTE.tags, (OWNER_KEY, "x"))
     for tags in (ROUTE.tags, (), others):
         assert split_owner(tags) == (None, 0, tags)
-    assert split_owner(((OWNER_KEY, None),)) == (NO_OWNER, 0, ())
+        assert replace(ROUTE, tags=tags).owned() == (None, 0)
+    null = ((OWNER_KEY, None),)
+    assert split_owner(null) == (NO_OWNER, 0, ())
+    route = replace(ROUTE, tags=null)
+    assert (route.tags, route.owned()) == (null, (NO_OWNER, 0))
 
 
 @pytest.mark.parametrize("dialect", Dialect)

@@ -105,12 +105,23 @@ def test_the_tags_behind_a_tag_of_the_brokers_are_read_once(dialect: Dialect) ->
         group(2, "7", service="mail"),
         group(3, "5", "us"),
     )
-    # A route with an owner has no ServiceName in front.
-    owned = with_owner(route(1), "someone")
-    read = RouteAdd.parse(owned.serialize(dialect), dialect)
-    assert (read, read.text.owner) == (owned, "someone")
-    assert read.text.plain is not None
-    assert read.text.plain.tags == read.text.rest == ((6, "eu"), (1, "orders"), OWN_ID)
+
+
+@EACH
+def test_routes_share_their_tags_whatever_their_owners(dialect: Dialect) -> None:
+    told = (
+        route(1),
+        with_owner(route(2), "ann"),
+        with_owner(route(3), "ann", 1_600_000_000_000),
+        with_owner(route(4), "bob", 1_600_000_000_001),
+        with_owner(route(5), ""),
+    )
+    read = [RouteAdd.parse(each.serialize(dialect), dialect) for each in told]
+    assert tuple(read) == told
+    assert len({id(each.text) for each in read}) == 1
+    owners = [each.owned()[0] for each in read]
+    assert owners == [None, "ann", "ann", "bob", ""]
+    assert owners[1] is owners[2], "each owner is kept once"
 
 
 @EACH
@@ -134,9 +145,19 @@ def test_tags_in_another_order_are_read_as_they_are(dialect: Dialect, tags: TagL
 @EACH
 @pytest.mark.parametrize("service", ["orders", "o" * 127, "o" * 128, "", "é"])
 def test_whatever_is_broken_is_read_field_by_field(dialect: Dialect, service: str) -> None:
-    """Change each byte of a group, and cut it at each: what is read is what the slow way reads."""
     plain = group(1, "5", service="s" if len(service) > 127 else service)
-    told = replace(plain, service_name=service)
+    all_are_read_as_by_field(replace(plain, service_name=service), dialect)
+
+
+@EACH
+def test_a_broken_owner_is_read_field_by_field(dialect: Dialect) -> None:
+    all_are_read_as_by_field(with_owner(route(1), "ann", 1_600_000_000_000), dialect)
+    short = RouteAdd(HOME, rid(1), 1, "", ((2, format_id(rid(1))),))
+    all_are_read_as_by_field(with_owner(short, ""), dialect)
+
+
+def all_are_read_as_by_field(told: RouteAdd, dialect: Dialect) -> None:
+    """Change each byte of the text of a route, and cut it at each."""
     raw = told.serialize(dialect)
     assert RouteAdd.parse(raw, dialect) == told
     values = (0, 6, 0x7F, 0x80, 0x81, 0x82, 0xFF)
