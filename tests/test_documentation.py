@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from onward.actors.security import AuthenticationOptions, PasswordOptions
+from onward.protocol.dispatch import read_provisions
 from onward.protocol.rsocket import ConnectionLimits
 from onward.transports import TcpOptions
 from tests.support.pages import PAGES, ROOT, blocks, run_example, shown_outputs
@@ -26,7 +27,8 @@ def test_a_step_of_the_tutorial_runs_and_prints_what_its_page_says(file: Path) -
 def test_every_shown_output_belongs_to_a_file_that_is_run() -> None:
     shown = {file for _, file, _ in shown_outputs()}
     assert shown
-    assert shown <= {*STEPS, *(ROOT / "examples").glob("*.py")}
+    examples = ROOT / "examples"
+    assert shown <= {*STEPS, *examples.glob("*.py"), *examples.glob("names/*.py")}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
@@ -37,6 +39,15 @@ def test_code_in_a_page_is_python(page: Path) -> None:
         except SyntaxError:
             # A fragment may await and return: it is a part of some function.
             ast.parse("async def fragment():\n" + textwrap.indent(text, "    "))
+
+
+@pytest.mark.parametrize("page", ["dispatch-by-name", "routing-patterns", "undeliverable-messages"])
+def test_files_of_provisions_can_be_read(page: str) -> None:
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
+    files = [file for _, file in blocks(text, "toml")]
+    assert files
+    for file in files:
+        assert read_provisions(file, page).provisions
 
 
 @pytest.mark.parametrize(

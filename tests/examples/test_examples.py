@@ -15,7 +15,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # The demos show ports and random addresses all over the place, and one needs Spark, which warns of
 # things on its own; they have tests of their own.
 ELSEWHERE = {"demo.py", "pipeline_demo.py", "rows_as_messages.py"}
-FILES = sorted(each for each in EXAMPLES.glob("*.py") if each.name not in ELSEWHERE)
+ALONE = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("names/*.py")]
+FILES = sorted(each for each in ALONE if each.name not in ELSEWHERE)
 
 
 def promised(file: Path) -> str:
