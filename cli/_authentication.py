@@ -39,6 +39,7 @@ __all__ = [
     "add_authentication",
     "add_jwt",
     "add_peers",
+    "authenticates",
     "authentication_of_peers",
     "jwt_of",
     "principals_of",
@@ -249,6 +250,16 @@ def authentication_of_peers(
             raise CommandError(_NEEDS.format("--anonymous"), Status.USAGE)
         methods.append(AnonymousAuthenticator())
     return Authentication(methods) if methods else None
+
+
+def authenticates(arguments: argparse.Namespace) -> bool:
+    """Whether a node asks its peers for credentials."""
+    return bool(
+        arguments.principals
+        or arguments.jwt_keys
+        or arguments.callout
+        or getattr(arguments, "inline_principals", None)
+    )
 
 
 def principals_of(arguments: argparse.Namespace) -> Principals | None:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..actors import Listener, Node
 from ..actors.dispatch import (
@@ -21,10 +21,11 @@ from ..actors.dispatch import (
 )
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError
-from ..protocol.dispatch import MAX_COST, BadName, DispatchError
+from ..protocol.dispatch import MAX_COST, BadName, DispatchError, check_node_name
 from ..protocol.toml import FileError
 from ..transports import link_principals
 from ._arguments import Commands, address, positive
+from ._authentication import authenticates
 from ._listen import listen
 from ._logs import server_log
 from ._node import NodePart, add_options, serve
@@ -41,7 +42,8 @@ Run a node that dispatches messages by name: `34#orders` in a route is sent to t
 of its listener can join it. What names mean is in the file of --addresses, which is read anew at
 SIGHUP; without it each name is balanced.
 
-A peer can be a neighbour, which can send to all names; so listen where only peers are that may.
+A peer can be a neighbour, which can send to all names; so listen where only peers are that may, or
+let in peers with --principals, of which only those with the role neighbour can be neighbours.
 Names are reached by other peers if they are exposed. Consumers are workers of the node, as of
 `onward node`: one of the kind echo accepts a message by its reply, others as they get it.
 """
@@ -56,6 +58,7 @@ example:
 """
 
 _DIGITS: Final = 9
+_ROLE: Final = "neighbour"
 FIRST: Final = 0.5
 LONGEST: Final = 30.0
 """Seconds between two attempts to reach a neighbour for the first time: FIRST, then twice as long
@@ -83,11 +86,20 @@ def add_commands(commands: Commands) -> None:
     )
     group.add_argument(
         "--neighbour",
-        metavar="URI[=COST]",
+        metavar="[NAME@]URI[=COST]",
         type=_neighbour,
         action="append",
         default=[],
-        help="join the node at URI, over a link of this cost (default 1); may be repeated",
+        help="join the node at URI, over a link of this cost (default 1); with NAME, no other node "
+        "than the one of this name; may be repeated",
+    )
+    group.add_argument(
+        "--neighbour-role",
+        metavar="ROLE",
+        action="append",
+        default=[],
+        help="let peers with this role be neighbours, and no others; may be repeated (default: "
+        "with --principals or the like the role neighbour, else each peer may)",
     )
     group.add_argument(
         "--cost",
@@ -127,16 +139,34 @@ def add_commands(commands: Commands) -> None:
     parser.set_defaults(command=_command)
 
 
-def _neighbour(text: str) -> tuple[str, int]:
-    uri, mark, cost = text.rpartition("=")
-    if not mark:
-        return text, 1
+class Neighbour(NamedTuple):
+    """A node to join.
+
+    Attributes:
+        uri: Where it listens.
+        cost: The cost of the link.
+        name: The name that it must have; empty: any.
+    """
+
+    uri: str
+    cost: int = 1
+    name: str = ""
+
+
+def _neighbour(text: str) -> Neighbour:
+    name, at, rest = text.partition("@")
+    if not at or "/" in name:
+        # No name: a URI may have an `@` too, behind its `//`.
+        name, rest = "", text
+    elif not name:
+        raise argparse.ArgumentTypeError(f"there is no name before the @ of {text!r}")
+    uri, mark, cost = rest.rpartition("=")
     # A query of a URI may have a `=` too.
-    if not (cost.isascii() and cost.isdigit() and 0 < len(cost) <= _DIGITS):
-        return text, 1
+    if not mark or not (cost.isascii() and cost.isdigit() and 0 < len(cost) <= _DIGITS):
+        return Neighbour(rest, name=name)
     if not 1 <= int(cost) <= MAX_COST:
         raise argparse.ArgumentTypeError(f"a cost is 1 to {MAX_COST}, not {cost}")
-    return uri, int(cost)
+    return Neighbour(uri, int(cost), name)
 
 
 def _consumer(text: str) -> tuple[str, Address]:
@@ -171,13 +201,20 @@ class Dispatching(NodePart):
         self._dispatcher: Dispatcher | None = None
         try:
             self._options: Final = DispatchOptions(
-                node_name=arguments.name, cost=arguments.cost, hold_file=arguments.hold_file
+                node_name=arguments.name,
+                cost=arguments.cost,
+                hold_file=arguments.hold_file,
+                neighbour_roles=_neighbour_roles(arguments),
             )
         except BadName as error:
             raise CommandError(f"--name: {error}", Status.USAGE) from error
         except ValueError as error:
             raise CommandError(f"--cost: {error}", Status.USAGE) from error
-        for uri, _ in arguments.neighbour:
+        for uri, _, name in arguments.neighbour:
+            try:
+                check_node_name(name or "any")
+            except BadName as error:
+                raise CommandError(f"--neighbour: {error}", Status.USAGE) from error
             if not uri.startswith(known := schemes()):
                 raise CommandError(f"{uri!r} does not start with {', '.join(known)}", Status.USAGE)
         kinds = dict(arguments.worker)
@@ -248,10 +285,10 @@ class Dispatching(NodePart):
 
     def join(self) -> None:
         """Connect to the neighbours, again and again until each is there."""
-        for uri, cost in self._arguments.neighbour:
-            self._tasks.append(asyncio.get_running_loop().create_task(self._reach(uri, cost)))
+        for each in self._arguments.neighbour:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._reach(*each)))
 
-    async def _reach(self, uri: str, cost: int) -> None:
+    async def _reach(self, uri: str, cost: int, name: str) -> None:
         dispatcher = self._dispatcher
         if dispatcher is None:
             raise AssertionError("joined before the start")
@@ -261,7 +298,7 @@ class Dispatching(NodePart):
             try:
                 options = certificates_for(dispatcher.node, uri, tls if _is_secure(uri) else None)
                 link = await dispatcher.node.connect(uri, expose=[DISPATCH], **options)
-                await dispatcher.neighbour(link, cost)
+                await dispatcher.neighbour(link, cost, name=name)
             except (OnwardError, OSError, ValueError, CommandError) as error:
                 _logger.warning(
                     "neighbour %s cannot be reached: %s",
@@ -279,6 +316,13 @@ class Dispatching(NodePart):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _neighbour_roles(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the roles of neighbours: that they are for all peers is only so if all are alike."""
+    if arguments.neighbour_role or not authenticates(arguments):
+        return tuple(arguments.neighbour_role)
+    return (_ROLE,)
 
 
 def _is_secure(uri: str) -> bool:

@@ -46,6 +46,8 @@ class Attachments:
         self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
         self.anonymous: Final[set[int]] = set()
         self.ends: Final[dict[int, Callable[[], None]]] = {}
+        # By name the producers that were attached for a principal.
+        self._principals: Final[dict[str, dict[int, Principal]]] = {}
         # Temporary names that were made for links, and are not consumed yet.
         self._temporary: Final[dict[str, None]] = {}
 
@@ -71,7 +73,7 @@ class Attachments:
         if (reason := _ELSEWHERE.get(read.kind)) is not None:
             raise ConsumerRefused(read.text, reason)
         self._check_consumer(read, principal)
-        return await self._consume(read, consumer, window, accept, owner)
+        return await self._consume(read, consumer, window, accept, owner, principal)
 
     async def temporary(
         self,
@@ -82,7 +84,7 @@ class Attachments:
     ) -> Consumer:
         """Attach a consumer to a new temporary name; see `Dispatcher.temporary`."""
         name = temporary_name(self._core.own, token_bytes(16))
-        return await self._consume(name, consumer, window, accept, owner)
+        return await self._consume(name, consumer, window, accept, owner, None)
 
     async def _consume(
         self,
@@ -91,6 +93,7 @@ class Attachments:
         window: int,
         accept: Accept | None,
         owner: AddressLike | None,
+        principal: Principal | None,
     ) -> Consumer:
         check_value("window", window, Count)
         by_handler = callable(consumer)
@@ -100,16 +103,17 @@ class Attachments:
             raise ValueError(f"a consumer of this kind cannot accept by {accept.value!r}")
         core = self._core
         if not callable(consumer):
-            return self._attach(name, as_route(consumer), None, window, accept, owner)
+            route = as_route(consumer)
+            return self._attach(name, route, None, window, accept, owner, principal)
         worker = ConsumerWorker(core, consumer)
         mailbox = MailboxOptions(limit=max(window, 1))
         address = await core.worker.start_child(lambda: worker, mailbox=mailbox)
-        return self._attach(name, (address,), worker, window, accept, owner)
+        return self._attach(name, (address,), worker, window, accept, owner, principal)
 
     def attach_destination(self, name: Name, route: Route) -> Consumer:
         """Attach a destination of the broker, which accepts by its answer."""
         window = self._core.provisioning.semantics_of(name).window
-        return self._attach(name, route, None, window, Accept.REPLY, None)
+        return self._attach(name, route, None, window, Accept.REPLY, None, None)
 
     def _attach(
         self,
@@ -119,6 +123,7 @@ class Attachments:
         window: int,
         accept: Accept,
         owner: AddressLike | None,
+        principal: Principal | None,
     ) -> Consumer:
         core = self._core
         try:
@@ -136,6 +141,7 @@ class Attachments:
             ended=_ignore,
             state=state,
             worker=worker,
+            principal=principal,
         )
         if worker is not None:
             worker.record = record
@@ -157,6 +163,16 @@ class Attachments:
         """Detach a consumer."""
         record.state.remove_consumer(record.number, reason)
         self._core.names.tidy(record.state)
+
+    def check_access(self, state: NameState) -> None:
+        """Detach the consumers and producers of a name that would be refused now."""
+        semantics = self._core.provisioning.semantics_of(state.name)
+        for record in list(state.consumers.values()):
+            if not may_consume(semantics, record.principal):
+                self.detach(record, Refusal.ROLES)
+        for number, principal in list(self._principals.get(state.name.text, {}).items()):
+            if not may_produce(semantics, principal):
+                self.producers[number].detach(Refusal.ROLES)
 
     def released(self, record: ConsumerRecord) -> None:
         """End what ends with a consumer that is detached."""
@@ -184,13 +200,13 @@ class Attachments:
         """Attach a producer to a name; see `Dispatcher.produce`."""
         state = self._state(self._for_producer(name, principal))
         producer = Producer(self._core, state, self._core.number())
-        self.producers[producer.number] = producer
+        self._add(producer, principal)
         try:
             if owner is not None:
                 producer.end_with(owner)
             state.add_producer(producer.number)
         except Exception:
-            del self.producers[producer.number]
+            self.gone(producer.number)
             self._core.names.tidy(state)
             raise
         return producer
@@ -206,7 +222,7 @@ class Attachments:
         producer = AnonymousProducer(core, core.number(), window, principal)
         if owner is not None:
             producer.end_with(owner)
-        self.producers[producer.number] = producer
+        self._add(producer, principal)
         self.anonymous.add(producer.number)
         return producer
 
@@ -215,6 +231,26 @@ class Attachments:
         if not may_produce(self._core.provisioning.semantics_of(read), principal):
             raise ConsumerRefused(read.text, Refusal.ROLES)
         return read
+
+    def _add(self, producer: Sender | CreditedProducer, principal: Principal | None) -> None:
+        self.producers[producer.number] = producer
+        if principal is not None and producer.state is not None:
+            # An anonymous producer is checked for each message.
+            of_name = self._principals.setdefault(producer.state.name.text, {})
+            of_name[producer.number] = principal
+
+    def gone(self, number: int) -> bool:
+        """Forget a producer that is detached; return whether it was attached."""
+        producer = self.producers.pop(number, None)
+        self.anonymous.discard(number)
+        if producer is None:
+            return False
+        state = producer.state
+        if state is not None and (of_name := self._principals.get(state.name.text)) is not None:
+            of_name.pop(number, None)
+            if not of_name:
+                del self._principals[state.name.text]
+        return True
 
     def woken(self, number: int) -> None:
         """Wake the sends of a producer that wait for credit."""
@@ -231,7 +267,7 @@ class Attachments:
         core = self._core
         state = None if name is None else self._state(self._for_producer(name, principal))
         made = CreditedProducer(core, end, state, principal)
-        self.producers[made.number] = made
+        self._add(made, principal)
         try:
             if state is not None:
                 state.add_producer(made.number)
@@ -241,7 +277,7 @@ class Attachments:
                 self.anonymous.add(made.number)
                 made.woken()
         except ConsumerRefused:
-            del self.producers[made.number]
+            self.gone(made.number)
             if state is not None:
                 core.names.tidy(state)
             raise
@@ -260,7 +296,7 @@ class Attachments:
             raise ConsumerRefused(read.text, Refusal.CONSUMED)
         self._check_consumer(read, principal)
         state = self._state(read)
-        made = CreditedConsumer(core, end, state)
+        made = CreditedConsumer(core, end, state, principal)
         try:
             made.attach()
         except ConsumerRefused:

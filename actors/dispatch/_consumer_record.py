@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
 from ...protocol.dispatch import ConsumerTarget, Name, Refusal
+from ...protocol.security import Principal
 
 if TYPE_CHECKING:
     from ._consumer import ConsumerWorker
@@ -47,6 +48,7 @@ class ConsumerRecord:
         active: Whether messages are sent to it; a standby is not.
         by_credit: Whether its credit comes by calls, and not back with what it has settled.
         deliver: Takes a message and its token, in place of the route.
+        principal: The principal that consumes; `None` for a program of this node.
         target: It as the target of a copy.
     """
 
@@ -62,6 +64,7 @@ class ConsumerRecord:
     active: bool = False
     by_credit: bool = False
     deliver: Callable[[Message, bytes | None], None] | None = None
+    principal: Principal | None = None
     target: ConsumerTarget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import DELIVERY, Address, InDoubt, Message, OnwardError, Route
 from ...protocol.dispatch import (
@@ -12,6 +11,7 @@ from ...protocol.dispatch import (
     BadTransit,
     Delivery,
     DeliveryState,
+    LinkTarget,
     Name,
     Outcome,
     Tally,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Copies"]
 
+_ByLink: TypeAlias = "dict[str, dict[bytes, NameState]]"
+
 
 class Copies:
     """The copies that have no outcome yet, and the sender of copies.
@@ -43,7 +45,8 @@ class Copies:
 
     Attributes:
         tokens: The name and the target of each copy that has no outcome yet.
-        upstream: The names of the unsettled deliveries of neighbours, by link and token.
+        upstream: The names of the unsettled deliveries of neighbours, by link, then by token.
+        downstream: The names of the unsettled copies at neighbours, in the same way.
         traced: The paths for reports about marked messages.
     """
 
@@ -51,7 +54,8 @@ class Copies:
         self._core: Final = core
         self._digest: Final = node_digest(core.own)
         self.tokens: Final[dict[bytes, tuple[NameState, Target]]] = {}
-        self.upstream: Final[dict[tuple[Hashable, bytes], NameState]] = {}
+        self.upstream: Final[_ByLink] = {}
+        self.downstream: Final[_ByLink] = {}
         self.traced: Final = TracedPaths(core.node.parts.router.dispatch)
 
     # --- to consumers -----------------------------------------------------------------------
@@ -112,7 +116,7 @@ class Copies:
         core = self._core
         arrival, limit = delivery.message, delivery.limit
         address = core.topology.links.get(link)
-        if address is None:
+        if address is None or not core.topology.network.is_joined(link):
             return False
         onward, _, payload, _, context = arrival.message
         now = core.now()
@@ -159,15 +163,23 @@ class Copies:
 
     def source_ended(self, link: str, token: bytes, *, settled: bool) -> None:
         """Receive word of the node before this one that it waits for an outcome no more."""
-        state = self.upstream.pop((link, token), None)
+        state = self.returned(link, token)
         if state is not None:
             state.source_ended(link, token, settled=settled)
             self._core.names.tidy(state)
 
-    def forget_upstream(self, link: str) -> None:
-        """Forget the reply paths over a link that is lost."""
-        for each in [each for each in self.upstream if each[0] == link]:
-            del self.upstream[each]
+    def came(self, link: str, token: bytes, state: NameState) -> None:
+        """Keep the name of an unsettled delivery of a neighbour."""
+        self.upstream.setdefault(link, {})[token] = state
+
+    def returned(self, link: str, token: bytes) -> NameState | None:
+        """Forget such a delivery, which has its outcome; return its name."""
+        return _taken(self.upstream, link, token)
+
+    def lost(self, link: str) -> list[NameState]:
+        """Return the names that have something unsettled on a link that is lost, each once."""
+        found = [table.pop(link, {}) for table in (self.upstream, self.downstream)]
+        return list({id(state): state for each in found for state in each.values()}.values())
 
     # --- outcomes ---------------------------------------------------------------------------
 
@@ -202,9 +214,17 @@ class Copies:
         """Keep the answer of a handler for the producer that waits for it."""
         self.answer_of(token, Message((), (), payload, None, None))
 
+    def begun(self, token: bytes, state: NameState, target: Target) -> None:
+        """Keep the name and the target of a copy."""
+        self.tokens[token] = state, target
+        if isinstance(target, LinkTarget):
+            self.downstream.setdefault(target.link, {})[token] = state
+
     def ended(self, token: bytes) -> None:
         """Forget a copy that has ended."""
-        self.tokens.pop(token, None)
+        _, target = self.tokens.pop(token, (None, None))
+        if isinstance(target, LinkTarget):
+            _taken(self.downstream, target.link, token)
 
     def failed(self, end: Address, error: OnwardError) -> bool:
         """Receive word that a worker could not handle a delivery; return whether it is one."""
@@ -214,3 +234,12 @@ class Copies:
         outcome = MODIFIED if isinstance(error, InDoubt) else RELEASED
         self._core.schedule.soon(lambda: self.disposition(value[1:], outcome, None))
         return True
+
+
+def _taken(table: _ByLink, link: str, token: bytes) -> NameState | None:
+    """Remove what a link has under a token, and return it."""
+    of_link = table.get(link, {})
+    state = of_link.pop(token, None)
+    if not of_link:
+        table.pop(link, None)
+    return state

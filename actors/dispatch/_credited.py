@@ -116,8 +116,7 @@ class CreditedProducer:
             return
         self.closed = True
         core = self._core
-        core.attachments.producers.pop(self.number, None)
-        core.attachments.anonymous.discard(self.number)
+        core.attachments.gone(self.number)
         states = {id(state): state for _, state in self._open.values()}
         if self.state is not None:
             states[id(self.state)] = self.state
@@ -159,6 +158,11 @@ class CreditedProducer:
         self.close()
         self._end.end(ProducerClosed("" if self.state is None else self.state.name.text))
 
+    def detach(self, reason: Refusal) -> None:
+        """End it for a reason, as one that would be refused now."""
+        self.close()
+        self._end.end(ConsumerRefused("" if self.state is None else self.state.name.text, reason))
+
     # --- sending ----------------------------------------------------------------------------
 
     def _destination(self, name: str | None, message: bytes) -> NameState | Rejected:
@@ -197,9 +201,16 @@ class CreditedConsumer:
         core: The dispatcher.
         end: Its end.
         state: The state of its name.
+        principal: The principal that consumes; `None` for this program itself.
     """
 
-    def __init__(self, core: DispatchCore, end: ConsumerEnd, state: NameState) -> None:
+    def __init__(
+        self,
+        core: DispatchCore,
+        end: ConsumerEnd,
+        state: NameState,
+        principal: Principal | None,
+    ) -> None:
         self._core: Final = core
         self._end: Final = end
         self._state: Final = state
@@ -214,6 +225,7 @@ class CreditedConsumer:
             state=state,
             by_credit=True,
             deliver=self._deliver,
+            principal=principal,
         )
 
     def attach(self) -> None:

@@ -165,7 +165,7 @@ class DispatchWorker(Worker):
         if transit.ingress == core.own:
             # No copy comes back to where its message entered; what enters here has other rights.
             raise BadTransit("a message that has entered here")
-        if link is None or not core.topology.is_link(message):
+        if link is None or not core.topology.is_joined(message):
             core.counts["messages of no neighbour"] += 1
             self.node.lose(message, NotExposed(DISPATCH))
             return
@@ -200,7 +200,7 @@ class DispatchWorker(Worker):
         core, copies = self.core, self.core.copies
         ended = read_end(first.value)
         if ended is not None:
-            if message.source is not None and core.topology.is_link(message):
+            if message.source is not None and core.topology.is_joined(message):
                 copies.source_ended(str(message.source), ended[0], settled=ended[1])
             return
         if first.value[:1] == b"d":

@@ -41,14 +41,17 @@ class ProducerClosed(OnwardError):
 
     Attributes:
         name: The name.
+        reason: The reason, in a few words; empty if its program has closed it, or has ended.
     """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, reason: str = "") -> None:
+        super().__init__(name, reason)
         self.name = name
+        self.reason = reason
 
     def __str__(self) -> str:
-        return f"the producer of {self.name} was closed"
+        closed = f"the producer of {self.name} was closed"
+        return f"{closed}: {self.reason}" if self.reason else closed
 
 
 class HoldStoreInUse(OnwardError):

@@ -146,9 +146,10 @@ class NameState:
     def _delivery(self, arrival: Arrival) -> Delivery[Arrival]:
         """Return the record of a message, which is the same after a redirect."""
         path = arrival.reply_path
-        token = path.token if isinstance(path, TransitPath) else None
-        if token is not None:
-            self._core.copies.upstream[arrival.source, token] = self
+        token = None
+        if isinstance(path, TransitPath):
+            token = path.token
+            self._core.copies.came(path.link, token, self)
         if arrival.delivery is None:
             arrival.delivery = Delivery(
                 arrival,
@@ -283,7 +284,6 @@ class NameState:
         """Receive the loss of a link to another dispatcher, in both directions."""
         self._pure.link_lost(link, self._core.now())
         self._perform()
-        self._core.copies.forget_upstream(link)
 
     # --- what the state asks for ------------------------------------------------------------
 
@@ -355,7 +355,7 @@ class NameState:
         if record is None:
             return  # it has gone: what it has had is decided by its loss
         if token is not None:
-            self._core.copies.tokens[token] = self, target
+            self._core.copies.begun(token, self, target)
         handed = record.accept is Accept.HANDED
         try:
             self._core.copies.deliver(record, event.delivery.message, token)
@@ -374,7 +374,7 @@ class NameState:
     def _send_on(self, event: SendOn[Arrival]) -> None:
         target = LinkTarget(event.link)
         if event.token is not None:
-            self._core.copies.tokens[event.token] = self, target
+            self._core.copies.begun(event.token, self, target)
         if self._core.copies.send_on(self.name, event.delivery, event.link, event.token):
             return
         if event.token is None:

@@ -38,6 +38,9 @@ class DispatchOptions:
         max_held_on_disk: Messages in that file, of all names. Beyond: a further one is released.
         max_held_bytes_on_disk: Payloads in that file, in bytes. Beyond: the same.
         cost: The cost of a link to a neighbour that has dialled. Both ends should have the same.
+        neighbour_roles: The roles of peers that may be neighbours over links that they have made;
+            empty: each peer may that reaches the dispatcher. They need `principal_of`, as of
+            `Dispatcher.attach`.
         limits: Limits of names and provisions.
         deliveries: Limits of the deliveries of each name.
         network: Limits and times of the network.
@@ -57,6 +60,7 @@ class DispatchOptions:
     max_held_on_disk: Count = 100_000
     max_held_bytes_on_disk: Count = 1024 * 1024 * 1024
     cost: Count = 1
+    neighbour_roles: tuple[str, ...] = ()
     limits: DispatchLimits = field(default_factory=DispatchLimits)
     deliveries: DeliveryLimits = field(default_factory=DeliveryLimits)
     network: NetworkLimits = field(default_factory=NetworkLimits)

@@ -86,7 +86,7 @@ class Producer(Sender):
         del send  # its name gives the credit back
 
     def _detach(self) -> None:
-        if self._core.attachments.producers.pop(self.number, None) is not None:
+        if self._core.attachments.gone(self.number):
             self._state.remove_producer(self.number)
             self._core.names.tidy(self._state)
 
@@ -161,5 +161,4 @@ class AnonymousProducer(Sender):
         self.woken()
 
     def _detach(self) -> None:
-        self._core.attachments.producers.pop(self.number, None)
-        self._core.attachments.anonymous.discard(self.number)
+        self._core.attachments.gone(self.number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Message
+from ...protocol import Address, Message
 from ...protocol.dispatch import (
     Name,
     NamePattern,
@@ -16,7 +16,7 @@ from ...protocol.dispatch import (
     Semantics,
     read_provisions,
 )
-from ...protocol.security import ANONYMOUS
+from ...protocol.security import ANONYMOUS, Principal
 from ._access import PrincipalOf, may_produce, restricts
 from ._served import check_default, check_provision, check_told
 from ._stored import effective
@@ -110,6 +110,7 @@ class Provisioning:
         names = self._core.names
         for state in list(names.states.values()):
             state.update(effective(self.semantics_of(state.name)))
+            self._core.attachments.check_access(state)
             names.tidy(state)
         if self.tags is not None:
             # Which destinations here consume is for this node to say, and for no other alone.
@@ -132,5 +133,8 @@ class Provisioning:
         source = message.source
         if not self._guarded or source is None or self._core.node.parts.table.is_inside(source):
             return True
-        found = None if self._principal_of is None else self._principal_of(source)
-        return may_produce(self.semantics_of(name), found or ANONYMOUS)
+        return may_produce(self.semantics_of(name), self.principal_of(source) or ANONYMOUS)
+
+    def principal_of(self, link: Address) -> Principal | None:
+        """Return the principal of the peer of a link; `None` if it is not authenticated."""
+        return None if self._principal_of is None else self._principal_of(link)

@@ -47,7 +47,7 @@ class ReplyPaths:
         path, arrival.reply_path = arrival.reply_path, None
         core = self._core
         if isinstance(path, TransitPath):
-            core.copies.upstream.pop((path.link, path.token), None)
+            core.copies.returned(path.link, path.token)
         if arrival.outcome is None:
             arrival.outcome = outcome
             self.outcomes[type(outcome).__name__.lower()] += 1

@@ -44,6 +44,7 @@ class Sender(ABC):
         self.name: Final = name
         self.number: Final = number
         self.closed = False
+        self._reason = ""
         self._core: Final = core
         self._sends = 0
         self._open: Final[dict[int, asyncio.Future[Ended] | None]] = {}
@@ -94,8 +95,15 @@ class Sender(ABC):
 
     def close(self) -> None:
         """Detach it. Messages that it has sent go on; their sends raise `ProducerClosed`."""
+        self.detach("")
+
+    # --- for the dispatcher -----------------------------------------------------------------
+
+    def detach(self, reason: str) -> None:
+        """Detach it for a reason, which its sends raise."""
         if self.closed:
             return
+        self._reason = reason
         if self._unwatch is not None:
             self._unwatch()
         self._detach()
@@ -103,11 +111,12 @@ class Sender(ABC):
         futures = [*self._open.values(), *self._waiting, *self._drains]
         for future in futures:
             if future is not None and not future.done():
-                future.set_exception(ProducerClosed(self.name))
+                future.set_exception(self._error())
         self._open.clear()
         self._waiting.clear()
 
-    # --- for the dispatcher -----------------------------------------------------------------
+    def _error(self) -> ProducerClosed:
+        return ProducerClosed(self.name, self._reason)
 
     def stop(self) -> None:
         """Close it, since the dispatcher stops."""
@@ -172,7 +181,7 @@ class Sender(ABC):
     async def _has_credit(self, deadline: float | None) -> bool:
         """Wait for credit; return whether it came in time."""
         if self.closed:
-            raise ProducerClosed(self.name)
+            raise self._error()
         if self.credit and not self._waiting:
             return True
         most = self._core.options.max_waiting
@@ -189,7 +198,7 @@ class Sender(ABC):
                     return False
                 if self.closed:
                     # It was woken and then closed, in the same turn.
-                    raise ProducerClosed(self.name)
+                    raise self._error()
                 if self.credit:
                     return True
                 # Another send was faster: it stays in its place.

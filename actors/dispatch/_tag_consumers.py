@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from ._core import DispatchCore
 
 __all__ = ["TagConsumers"]
+
+_FIRST: Final = 1.0
+_LONGEST: Final = 60.0
+"""Seconds until the destinations are followed again after a failure: `_FIRST`, then twice as long
+each time, at most `_LONGEST`."""
 
 _CHANGES: Final = frozenset({"joined", "left", "replaced"})
 
@@ -44,6 +50,20 @@ class TagConsumers:
         self._task: Final = core.node.loop.create_task(self._follow())
 
     async def _follow(self) -> None:
+        """Follow the broker until it stops; what fails is counted and logged, and done again."""
+        wait = _FIRST
+        while True:
+            try:
+                await self._follow_events()
+            except Exception as error:  # noqa: BLE001 - else consumers would not change any more
+                self._core.counts["failures to follow the destinations of the broker"] += 1
+                self._core.fault("names by tags", error)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LONGEST)
+            else:
+                return
+
+    async def _follow_events(self) -> None:
         with self._broker.events.subscribe() as events:
             self.refresh()
             async for event in events:

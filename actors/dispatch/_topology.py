@@ -26,6 +26,7 @@ from ...protocol.dispatch import (
     encode_semantics,
 )
 from ...protocol.options import Count, check_value
+from ...protocol.security import ANONYMOUS
 from ._name_state import NameState
 from ._schedule import Alarm
 
@@ -57,6 +58,7 @@ class Topology:
         self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
         # By link its cost, and the name that the neighbour must have.
         self._links: Final[dict[str, tuple[int, str]]] = {}
+        self._warn_at = 0.0
         self._busy = False
         self._learned = False
 
@@ -101,9 +103,9 @@ class Topology:
         self.network.neighbour_up(key, cost, self._core.now(), expected)
         self.drive()
 
-    def is_link(self, message: Message) -> bool:
-        """Whether a message has come over a link to a neighbour."""
-        return message.source is not None and str(message.source) in self.links
+    def is_joined(self, message: Message) -> bool:
+        """Whether a message has come from a neighbour: both ends have heard each other."""
+        return message.source is not None and self.network.is_joined(str(message.source))
 
     def receive(self, message: Message) -> None:
         """Read a frame of a neighbour; the first one of a link makes it one to a neighbour."""
@@ -112,12 +114,30 @@ class Topology:
             self._core.counts["frames of no link"] += 1
             return
         if str(link) not in self.links:
+            if not self._may_join(link):
+                return
             try:
                 self.add_link(link, self._core.options.cost)
             except UnknownAddress:
                 return
         self.network.receive(str(link), message.payload, self._core.now())
         self.drive()
+
+    def _may_join(self, link: Address) -> bool:
+        """Whether the peer of a link that it has made may be a neighbour."""
+        roles = self._core.options.neighbour_roles
+        principal = self._core.provisioning.principal_of(link) or ANONYMOUS
+        if not roles or not principal.roles.isdisjoint(roles):
+            return True
+        self._core.counts["frames of peers that may not be neighbours"] += 1
+        if self._core.now() >= self._warn_at:
+            self._warn_at = self._core.now() + _WARN
+            _logger.warning(
+                "%s wants to be a neighbour, and has none of the roles for it",
+                principal.name,
+                extra={"event": "neighbour.refused"},
+            )
+        return False
 
     def _broken(self, key: str) -> None:
         """Receive the loss of a connection; the link may make another one."""
@@ -138,7 +158,7 @@ class Topology:
 
     def _end(self, key: str) -> None:
         self.network.neighbour_lost(key, self._core.now())
-        for state in list(self._core.names.states.values()):
+        for state in self._core.copies.lost(key):
             state.link_lost(key)
             self._core.names.tidy(state)
 
@@ -285,6 +305,9 @@ class Topology:
         self.network.provisions_changed(told, [each for each in gone if each is not None], now)
         self._alarm.set(self.network.get_timer())
 
+
+_WARN: Final = 60.0
+"""Time between two warnings of peers that may not be neighbours, in seconds."""
 
 _ROUNDS: Final = 8
 """Passes over what is due in one turn; what is then left waits for the next one."""

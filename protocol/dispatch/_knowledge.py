@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from ._asks import Asks
@@ -130,9 +131,9 @@ class Knowledge:
             self._sum = self.book.checksum(self._reached)
         return self._sum
 
-    def is_ahead(self, instance: int, now: float) -> bool:
-        """Whether a start is ahead of the clock by more than `max_ahead`."""
-        return instance > self._latest + 1000.0 * now
+    def is_ahead(self, milliseconds: int, now: float) -> bool:
+        """Whether a start or a claim is ahead of the clock by more than `max_ahead`."""
+        return milliseconds > self._latest + 1000.0 * now
 
     def untell(self, node: str, but: Neighbour | None = None) -> None:
         """Advertise a node to all neighbours but one, as there is something new of it."""
@@ -264,7 +265,8 @@ class Knowledge:
         if record is None or record.stale or record.told.instance != found.instance:
             self.counts["a list of a node that is not known"] += 1
             return
-        applied = self._lists[found.kind].apply(found)
+        added = self._timely(found.kind, found.added, now)
+        applied = self._lists[found.kind].apply(replace(found, added=added))
         if applied:
             self._list_held(found.kind, found.node, found.number, now)
             self._neighbours.send_all(found, neighbour)
@@ -312,13 +314,26 @@ class Knowledge:
             asks.end(neighbour.link, node)
             return
         neighbour.assembly = assembly
-        if not self._lists[kind].apply_part(assembly, found):
+        part = replace(found, held=self._timely(kind, found.held, now))
+        if not self._lists[kind].apply_part(assembly, part):
             asks.go_on(ask, now)
             return
         neighbour.assembly = None
         asks.end(neighbour.link, node)
         self._list_held(kind, node, found.number, now)
         self.untell(node, neighbour)
+
+    def _timely(self, kind: ListKind, items: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+        """Return items of a list without names that are claimed ahead of the clock.
+
+        Such a claim would outdo all others for ever where the newest has a name.
+        """
+        if kind is not ListKind.NAMES:
+            return items
+        kept = {name: told for name, told in items.items() if not self.is_ahead(told.since, now)}
+        if ahead := len(items) - len(kept):
+            self.counts["claims ahead of the clock"] += ahead
+        return kept
 
     def _drop_lists(self, node: str) -> None:
         for each in self._lists.values():

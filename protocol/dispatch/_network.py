@@ -134,6 +134,11 @@ class Network:
         found = [each for each in self._neighbours.joined() if each.node == neighbour]
         return min(found, key=lambda each: each.cost).link if found else None
 
+    def is_joined(self, link: Hashable) -> bool:
+        """Whether both ends of a link have heard each other, and the name is as expected."""
+        found = self._neighbours.links.get(link)
+        return found is not None and found.joined
+
     def neighbours(self) -> dict[Hashable, str]:
         """Return the links to neighbours, with the names of these."""
         return {each.link: each.node for each in self._neighbours.joined()}

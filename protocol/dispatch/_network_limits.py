@@ -35,8 +35,9 @@ class NetworkLimits:
         longest_pause: Longest such time, in seconds.
         ask_timeout: Time for which an answer to a request is awaited, in seconds. Then the next
             advertisement makes another request.
-        max_ahead: Time by which the start of another node may be ahead of the clock of this one, in
-            seconds. Beyond: what is told of it is refused and counted, and a link to it is closed.
+        max_ahead: Time by which the start of another node, or its claim to a direct name, may be
+            ahead of the clock of this one, in seconds. Beyond: what is told of that node or name is
+            refused and counted, and a link to a neighbour with such a start is closed.
         max_nodes: Nodes of the network, this one included, of which each neighbour may tell an
             equal share. Beyond: further ones are ignored and counted, or take the place of nodes of
             a neighbour that has told of more than its share.

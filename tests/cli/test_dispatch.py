@@ -169,6 +169,7 @@ async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
         (("--name", "a/b"), "--name: "),
         (("--cost", "99999999999"), "--cost: "),
         (("--neighbour", "http://a"), "does not start with"),
+        (("--neighbour", "all@tcp://a:1"), "--neighbour: "),
         (("--consume", "orders=shop"), "there is no worker 0#shop to consume orders"),
     ],
 )
@@ -181,6 +182,7 @@ def test_options_are_checked(words: tuple[str, ...], text: str, capsys: Capsys) 
     ("words", "text"),
     [
         (("--neighbour", "tcp://a:1=0"), "a cost is 1 to"),
+        (("--neighbour", "@tcp://a:1"), "no name before the @"),
         (("--consume", "orders"), "is not NAME=WORKER"),
     ],
 )
@@ -192,7 +194,30 @@ def test_words_that_cannot_be_read(words: tuple[str, ...], text: str, capsys: Ca
 
 def test_a_uri_with_a_query_has_no_cost() -> None:
     given = arguments("--neighbour", "tcp://a:1?x=y", "--neighbour", "tcp://a:1=7")
-    assert given.neighbour == [("tcp://a:1?x=y", 1), ("tcp://a:1", 7)]
+    assert given.neighbour == [("tcp://a:1?x=y", 1, ""), ("tcp://a:1", 7, "")]
+
+
+def test_a_neighbour_may_be_pinned_to_a_name() -> None:
+    given = arguments("--neighbour", "b@tcp://a:1=7", "--neighbour", "tcp://ann@a:1")
+    assert given.neighbour == [("tcp://a:1", 7, "b"), ("tcp://ann@a:1", 1, "")]
+
+
+def test_with_principals_a_neighbour_needs_a_role(tmp_path: Path) -> None:
+    def roles(*words: str) -> object:
+        return Dispatching(arguments(*words))._options.neighbour_roles
+
+    principals = ("--principals", str(tmp_path / "principals.toml"))
+    assert roles() == ()
+    assert roles(*principals) == ("neighbour",)
+    assert roles("--neighbour-role", "a", "--neighbour-role", "b", *principals) == ("a", "b")
+
+
+async def test_a_neighbour_of_another_name_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async with running("--name", "a", "--management") as there, Node() as near:
+        async with running("--name", "b", "--neighbour", f"c@{there.uri}"):
+            await until(lambda: _logged(caplog, "it has another name than expected"))
+        rows = await there.answer(near, "network")
+        assert [row["node"] for row in rows] == ["a"]
 
 
 @pytest.mark.parametrize(

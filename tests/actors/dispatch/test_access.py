@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import sleep
 
 import pytest
@@ -11,7 +12,9 @@ from onward.actors.dispatch import (
     DISPATCH,
     ConsumerRefused,
     Dispatcher,
+    DispatchOptions,
     PrincipalOf,
+    ProducerClosed,
     Received,
 )
 from onward.protocol import NAME, Address
@@ -120,6 +123,66 @@ async def test_principals_that_a_producer_and_a_consumer_are_attached_for(
     await dispatcher.consume("orders", lambda _: None, principal=BOB)
     with pytest.raises(ConsumerRefused, match="other roles"):
         await dispatcher.consume("orders", lambda _: None, principal=ANN)
+
+
+async def test_roles_that_change_reach_those_that_are_attached(network: SimulatedNetwork) -> None:
+    there = await shop(network, None)
+    dispatcher = there.dispatcher
+    ann = await dispatcher.produce("orders", principal=ANN)
+    program = await dispatcher.produce("orders")
+    bob = await dispatcher.consume("orders", lambda _: None, principal=BOB)
+    # What has the same roles, or others of those that they have, ends nothing.
+    dispatcher.update("orders", ORDERS)
+    staff = Access(producers=frozenset({"staff"}), consumers=frozenset({"stock"}))
+    dispatcher.update("orders", Semantics(access=staff))
+    assert (ann.closed, bob.reason) == (False, "")
+    nobody = Access(producers=frozenset({"cooks"}), consumers=frozenset({"cooks"}))
+    dispatcher.update("orders", Semantics(access=nobody))
+    assert (ann.closed, bob.reason) == (True, "it is for other roles")
+    with pytest.raises(ProducerClosed, match="orders was closed: it is for other roles"):
+        await ann.send(b"1")
+    # Programs of the node may use each name.
+    assert await program.send(b"2") == ACCEPTED
+    assert there.got == [b"2"]
+
+
+async def test_a_send_that_waits_is_told_of_other_roles(network: SimulatedNetwork) -> None:
+    there = await shop(network, None)
+    ann = await there.dispatcher.produce("closed", principal=ANN)
+    send = asyncio.create_task(ann.send(b"1"))
+    await sleep(1)
+    cooks = Access(producers=frozenset({"cooks"}))
+    there.dispatcher.provision("closed", Semantics(access=cooks))
+    with pytest.raises(ProducerClosed, match="other roles"):
+        await send
+
+
+async def test_a_peer_without_the_role_is_no_neighbour(
+    network: SimulatedNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    links: dict[Address, Principal] = {}
+
+    def principal_of(link: Address) -> Principal:
+        return links.setdefault(link, BOB if links else ANN)
+
+    node = await network.node("a")
+    options = DispatchOptions(neighbour_roles=("staff", "ops"))
+    dispatcher = await Dispatcher.attach(node, options, principal_of=principal_of)
+    await node.listen("sim://a", expose=[DISPATCH])
+    for name in "bc":
+        other = await Dispatcher.attach(await network.node(name))
+        await other.neighbour("sim://a")
+        await sleep(10)
+    assert [each.node for each in dispatcher.nodes()] == ["a", "b"]
+    assert dispatcher.statistics().counts["frames of peers that may not be neighbours"] > 1
+    assert caplog.text.count("bob wants to be a neighbour") == 1
+    # The one that dials has chosen its neighbour: the principal of the peer does not matter.
+    listening = await network.node("d")
+    await Dispatcher.attach(listening)
+    await listening.listen("sim://d", expose=[DISPATCH])
+    await dispatcher.neighbour("sim://d")
+    await sleep(10)
+    assert [each.node for each in dispatcher.nodes()] == ["a", "b", "d"]
 
 
 async def test_an_anonymous_producer_is_checked_for_each_message(

@@ -451,3 +451,19 @@ async def test_roles_decide(dispatcher: Dispatcher) -> None:
     refused.send(b"b", "orders")
     assert refused.states == [UNAUTHORIZED]
     assert taking.got == [b"a", b"a"]
+
+
+async def test_ends_of_principals_that_have_lost_their_roles(dispatcher: Dispatcher) -> None:
+    ann = Principal("ann", "token", frozenset({"shop"}))
+    taking = Taking(dispatcher, "orders", 1, ACCEPTED, principal=ann)
+    sending = Sending(dispatcher, "orders", principal=ann)
+    anonymous = Sending(dispatcher, None, principal=ann)
+    cooks = frozenset({"cooks"})
+    dispatcher.provision("orders", Semantics(access=Access(producers=cooks, consumers=cooks)))
+    for each in (taking.ended, sending.ended):
+        assert isinstance(each, ConsumerRefused)
+        assert each.reason == "it is for other roles"
+    assert anonymous.ended is None
+    anonymous.send(b"1", "orders")
+    assert anonymous.states == [UNAUTHORIZED]
+    assert dispatcher.statistics().names == 0

@@ -14,7 +14,7 @@ from onward.actors.dispatch import (
     Dispatcher,
     DispatchOptions,
 )
-from onward.protocol import Message
+from onward.protocol import Message, Route
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -25,6 +25,7 @@ from onward.protocol.dispatch import (
 )
 from onward.transports.client import connect
 from onward.transports.simulated import SimulatedNetwork
+from tests.support.fixtures import Patch
 from tests.support.transports import eventually
 from tests.support.workers import Failing, start_worker
 
@@ -138,6 +139,32 @@ async def test_a_name_that_is_no_longer_by_tags(
     await node.stop_worker(dispatcher.address)
     broker.register(stock.address, service="stock", tags={"more": "1"})
     await sleep(1)
+
+
+async def test_a_failure_to_follow_the_broker_is_counted_and_made_good(
+    node: Node, broker: Broker, dispatcher: Dispatcher, monkeypatch: Patch
+) -> None:
+    dispatcher.provision("orders", STOCK)
+    stock = await start_worker(node, Stock(), "stock")
+    failures: list[str] = []
+
+    def own_ways(_: object) -> dict[bytes, Route]:
+        failures.append("once")
+        raise RuntimeError("a fault of the table")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.index, "own_ways", own_ways)
+        broker.register(stock.address, service="stock")
+        await sleep(0.5)
+    counts = dispatcher.statistics().counts
+    assert counts["failures to follow the destinations of the broker"] == len(failures) == 1
+    assert consumers(dispatcher) == 0
+    await sleep(2)
+    assert consumers(dispatcher) == 1
+    stopped = broker.register((await start_worker(node, Stock(), "more")).address, service="stock")
+    await sleep(1)
+    assert consumers(dispatcher) == 2
+    assert stopped
 
 
 async def test_tags_are_for_one_name(node: Node, broker: Broker, dispatcher: Dispatcher) -> None:

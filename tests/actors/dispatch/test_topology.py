@@ -41,6 +41,7 @@ from onward.protocol.dispatch import (
     encode_disposition,
     encode_network_frame,
     encode_transit,
+    ended_address,
     return_address,
 )
 from onward.transports.simulated import SimulatedNetwork
@@ -439,7 +440,7 @@ async def test_a_message_that_comes_twice_is_bound_once(net: Net) -> None:
     other = await net.network.node("b")
     transit = encode_transit(Transit("once", "b", b"instance", b"12345678", settled=True))
     back = await other.connect("sim://a")
-    hello = encode_network_frame(NodeHello("b", 1, 0, ()))
+    hello = encode_network_frame(NodeHello("b", 1, 0, ("a",)))
     other.send([back, DISPATCH], hello)
     for _ in range(2):
         other.send([back, DISPATCH, Address(DELIVERY, transit)], b"x")
@@ -476,8 +477,13 @@ async def test_what_no_neighbour_sends_is_refused(net: Net) -> None:
     stranger.send([link, DISPATCH, Address(DELIVERY, settled)], b"x")
     await sleep(1)
     assert net.at["a"].statistics().counts["messages of no neighbour"] == 1
-    hello = encode_network_frame(NodeHello("stranger", 1, 0, ()))
-    stranger.send([link, DISPATCH], hello)
+    # A hello of a node that has not heard this one makes no neighbour yet.
+    stranger.send([link, DISPATCH], encode_network_frame(NodeHello("stranger", 1, 0, ())))
+    stranger.send([link, DISPATCH, Address(DELIVERY, settled)], b"x")
+    await sleep(1)
+    assert net.at["a"].statistics().counts["messages of no neighbour"] == 2
+    assert kept.deliveries == []
+    stranger.send([link, DISPATCH], encode_network_frame(NodeHello("stranger", 1, 0, ("a",))))
     unsettled = encode_transit(Transit("orders", "x", b"instance", b"12345678"))
     stranger.send([link, DISPATCH, Address(DELIVERY, unsettled)], b"x")
     await sleep(1)
@@ -489,12 +495,53 @@ async def test_what_no_neighbour_sends_is_refused(net: Net) -> None:
     assert kept.deliveries == []
 
 
+async def test_a_neighbour_with_another_name_than_the_pinned_one_sends_nothing(net: Net) -> None:
+    await net.start("a")
+    kept = await net.keep("a", "orders")
+    other = await net.network.node("b")
+    await other.listen("sim://b", expose=[DISPATCH])
+    link = await net.at["a"].neighbour("sim://b", name="c")
+    settled = encode_transit(Transit("orders", "x", b"instance", b"12345678", settled=True))
+    back = await start_worker(other, Recorder(), DISPATCH)
+    await sleep(2)
+    hellos = [message for message in back.messages if message.return_route]
+    other.send([*hellos[0].return_route, Address(DELIVERY, settled)], b"x")
+    other.send(hellos[0].return_route, encode_network_frame(NodeHello("b", 1, 0, ("a",))))
+    other.send([*hellos[0].return_route, Address(DELIVERY, settled)], b"x")
+    await sleep(1)
+    assert kept.deliveries == []
+    assert not net.nodes["a"].has(link)
+
+
+async def test_only_a_neighbour_ends_what_it_has_sent(net: Net) -> None:
+    await linear(net)
+    kept = await net.keep("b", "orders")
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("orders")
+    (send,) = await sent(producer, 1)
+    ((_, token),) = upstream(net.at["b"])
+    stranger = await net.network.node("stranger")
+    link = await stranger.connect("sim://b")
+    end = Address(DELIVERY, ended_address(token, settled=False))
+    stranger.send([link, DISPATCH], encode_network_frame(NodeHello("stranger", 1, 0, ())))
+    stranger.send([link, DISPATCH, end], b"")
+    await sleep(1)
+    assert kept.deliveries[0].accept()
+    assert await ended([send]) == [ACCEPTED]
+
+
+def upstream(dispatcher: Dispatcher) -> list[tuple[str, bytes]]:
+    """Return the links and tokens of what is unsettled for nodes before this one."""
+    links = dispatcher._core.copies.upstream
+    return [(str(link), token) for link, tokens in links.items() for token in tokens]
+
+
 async def test_a_message_that_has_passed_too_many_nodes_is_released(net: Net) -> None:
     await net.start("a")
     kept = await net.keep("a", "orders")
     other = await net.network.node("b")
     link = await other.connect("sim://a")
-    other.send([link, DISPATCH], encode_network_frame(NodeHello("b", 1, 0, ())))
+    other.send([link, DISPATCH], encode_network_frame(NodeHello("b", 1, 0, ("a",))))
     path = tuple(bytes([each]) * 4 for each in range(9))
     far = encode_transit(Transit("orders", "x", b"instance", b"12345678", settled=True, path=path))
     other.send([link, DISPATCH, Address(DELIVERY, far)], b"x")

@@ -673,6 +673,26 @@ def test_false_numbers_of_a_node_do_not_keep_it_from_being_known() -> None:
     assert wires.nodes["b"].snapshot.nodes == {"a", "c"}
 
 
+def test_a_claim_ahead_of_the_clock_is_refused_in_changes_and_in_lists() -> None:
+    wires = joined("abc", "ab")
+    a, b = wires.nodes["a"], wires.nodes["b"]
+    most = 100 + int(1000 * (wires.now + LIMITS.max_ahead))
+    claims = {"newest": ToldName(0, MAX_NUMBER), "most": ToldName(0, most)}
+    a.names_changed(claims, (), wires.now)
+    wires.run(1.0)
+    assert b.names_of("a") == {"most": claims["most"]}
+    assert b.counts["claims ahead of the clock"] == 1
+    # A claim that is known already stays as it is.
+    a.names_changed({"most": ToldName(0, MAX_NUMBER)}, (), wires.now)
+    wires.run(1.0)
+    assert b.names_of("a") == {"most": claims["most"]}
+    # So it is in the whole list, which a node asks for that joins later.
+    wires.link("ac")
+    wires.run(2.0)
+    assert wires.nodes["c"].names_of("a") == {}
+    assert wires.nodes["c"].counts["claims ahead of the clock"] == 2
+
+
 def test_a_start_ahead_of_the_clock_is_refused_and_not_passed_on() -> None:
     day = 86_400_000
     wires = joined("abc", "ab", "bc")
