@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 REPORTS: Final = (
-    *("traffic", "latency", "shards", "churn", "unroutable", "slo", "paths", "audit"),
+    *("traffic", "latency", "shards", "churn", "unroutable", "slo", "paths", "names"),
+    "audit",
 )
 """The names of the reports; a test compares them with those of `pipeline.jobs`."""
 

@@ -39,7 +39,14 @@ from ._errors import (
     known_error,
 )
 from ._java import MIN_JAVA, JavaMissing, find_java
-from ._schema import EVENT_TABLES, FROM_PEERS, LAKE_TABLES, PARTITIONS, REPORT_TABLES
+from ._schema import (
+    EVENT_TABLES,
+    FROM_DISPATCHERS,
+    FROM_PEERS,
+    LAKE_TABLES,
+    PARTITIONS,
+    REPORT_TABLES,
+)
 
 if TYPE_CHECKING:
     from ._session import CONF, LOCAL, TEST, build_session
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONF",
     "EVENT_TABLES",
+    "FROM_DISPATCHERS",
     "FROM_PEERS",
     "LAKE_TABLES",
     "LOCAL",

@@ -13,10 +13,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["EVENT_TABLES", "FROM_PEERS", "LAKE_TABLES", "PARTITIONS", "REPORT_TABLES"]
+__all__ = [
+    "EVENT_TABLES",
+    "FROM_DISPATCHERS",
+    "FROM_PEERS",
+    "LAKE_TABLES",
+    "PARTITIONS",
+    "REPORT_TABLES",
+]
 
 FROM_PEERS: Final = "(from peer brokers)"
 """The `dst`, in the audit, of the requests that other brokers have forwarded to a broker."""
+
+FROM_DISPATCHERS: Final = "(from other dispatchers)"
+"""The `dst`, in the audit, of the messages to names that other dispatchers have sent to one."""
 
 EVENT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -93,6 +103,9 @@ REPORT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
         " last_ts timestamp, nearest map<string,string>",
         "slo_burn": "window_start timestamp, objective string, good bigint, total bigint,"
         " burn_5m double, burn_1h double, burn_6h double",
+        "name_outcomes": "hour timestamp, name_node bigint, dest_node bigint, received bigint,"
+        " accepted bigint, settled bigint, rejected bigint, released bigint, modified bigint,"
+        " dropped bigint, canceled bigint, held bigint, redirected bigint",
         "audit": "window_start timestamp, src string, dst string, sent bigint, received bigint,"
         " delivered bigint, dropped bigint, unroutable bigint, missing bigint,"
         " duplicated bigint",

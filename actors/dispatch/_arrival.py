@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
 from ...protocol.dispatch import Delivery, Identity, Outcome
+
+if TYPE_CHECKING:
+    from ._recorded import NameInstrument
 
 __all__ = ["PLAIN", "Arrival", "CopyPath", "PlainPath", "ProducerPath", "ReplyPath", "TransitPath"]
 
@@ -87,6 +91,10 @@ class Arrival:
         outcome: Its outcome, once it is told.
         promised: Whether its producer was told that it is accepted, as it is on disk.
         stored: Its number in the file of messages on hold; 0: it is not there.
+        leg: Whether another dispatcher, or another name of this node, has sent it on.
+        log: The event log that counts it, if there is one.
+        entered: The name that it is counted under; empty before it is.
+        ended: Whether its end has been counted.
     """
 
     message: Message
@@ -103,3 +111,7 @@ class Arrival:
     outcome: Outcome | None = None
     promised: bool = False
     stored: int = 0
+    leg: bool = False
+    log: NameInstrument | None = None
+    entered: str = ""
+    ended: bool = False

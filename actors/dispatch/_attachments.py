@@ -320,6 +320,7 @@ class Attachments:
         for state in list(self._core.names.states.values()):
             for number in list(state.consumers):
                 state.remove_consumer(number, Refusal.STOPPED)
+            state.stopped()
 
 
 _MOST_TEMPORARY: Final = 1000

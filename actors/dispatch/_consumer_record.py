@@ -49,6 +49,7 @@ class ConsumerRecord:
         by_credit: Whether its credit comes by calls, and not back with what it has settled.
         deliver: Takes a message and its token, in place of the route.
         principal: The principal that consumes; `None` for a program of this node.
+        label: Its name in an event log.
         target: It as the target of a copy.
     """
 
@@ -65,6 +66,7 @@ class ConsumerRecord:
     by_credit: bool = False
     deliver: Callable[[Message, bytes | None], None] | None = None
     principal: Principal | None = None
+    label: str = ""
     target: ConsumerTarget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -94,6 +94,7 @@ class Copies:
             None if token is None else CopyPath(token),
             until=arrival.until,
             deadline=core.now() + core.options.outcome_timeout,
+            leg=True,
         )
         core.schedule.soon(lambda: core.bind(name, copy))
 

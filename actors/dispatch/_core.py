@@ -25,6 +25,7 @@ from ...protocol.dispatch import (
     check_node_name,
     parse_name,
 )
+from ...protocol.eventlog import Outcome as Logged
 from .._worker import Worker
 from ._access import UNAUTHORIZED, PrincipalOf
 from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath
@@ -35,6 +36,7 @@ from ._name_state import NameState
 from ._name_table import NameTable
 from ._options import DispatchOptions
 from ._provisioning import Provisioning
+from ._recorded import count_end, count_received, label_of
 from ._reply_paths import ReplyPaths
 from ._schedule import Schedule
 from ._stored import StoredMessages
@@ -158,6 +160,7 @@ class DispatchCore:
             deadline=now + self.options.outcome_timeout if deadline is None else deadline,
         )
         if not self.provisioning.allows(name, message):
+            count_received(self.node, arrival, label_of(name))
             self._refuse(arrival)
             return
         self.bind(name, arrival)
@@ -166,6 +169,7 @@ class DispatchCore:
         """Refuse a message of a sender that has none of the roles of the name."""
         self.counts["senders without a role of the name"] += 1
         if arrival.settled:
+            count_end(arrival, Logged.DROP)
             self.node.dead_letter(arrival.message, "sender without a role of the name")
         else:
             self.replies.tell(arrival, UNAUTHORIZED)
@@ -177,7 +181,9 @@ class DispatchCore:
             self._bind(state, arrival)
             return
         self.counts["more than max_names"] += 1
+        count_received(self.node, arrival, label_of(name))
         if arrival.settled:
+            count_end(arrival, Logged.DROP)
             self.node.dead_letter(arrival.message, "more than max_names")
         else:
             self.replies.tell(arrival, RELEASED)

@@ -192,6 +192,7 @@ class DispatchWorker(Worker):
             until,
             now + transit.wait / 1000 if transit.wait else until,
             transit.redirected,
+            leg=True,
         )
         core.bind(core.parse(transit.name), arrival)
 

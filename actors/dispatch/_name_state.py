@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import OnwardError
+from ...protocol import NAME, OnwardError
 from ...protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -22,6 +22,7 @@ from ...protocol.dispatch import (
     DeliveryState,
     Dropped,
     Hand,
+    Held,
     LinkTarget,
     Name,
     NameEvent,
@@ -35,10 +36,20 @@ from ...protocol.dispatch import (
     Tally,
     Target,
     Told,
+    Unreturned,
 )
+from ...protocol.eventlog import Outcome as Logged
 from ._arrival import Arrival, TransitPath
 from ._consumer_record import Accept, ConsumerRecord
 from ._errors import ConsumerRefused
+from ._recorded import (
+    consumer_label,
+    count_copy,
+    count_end,
+    count_passed,
+    count_received,
+    label_of,
+)
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -56,6 +67,7 @@ class NameState:
 
     Attributes:
         name: The name.
+        label: The name in an event log.
         consumers: Its consumers, by number.
         scheduled: When the dispatcher looks at it again, in seconds.
         announced: What other nodes were told of its consumers; `None` if there are none.
@@ -66,11 +78,13 @@ class NameState:
         self._core: Final = core
         self._pure: Final = PureState[Arrival](core.own, semantics, core.token, core.totals)
         self.name: Final = name
+        self.label: Final = label_of(name)
         self.consumers: Final[dict[int, ConsumerRecord]] = {}
         self.scheduled: float | None = None
         self.announced: int | None = None
         self.dropped = 0
         self._performing = False
+        self._gone = 0, ""  # the last consumer that has gone, with its label
 
     @property
     def semantics(self) -> Semantics:
@@ -124,6 +138,7 @@ class NameState:
 
     def bind(self, arrival: Arrival) -> None:
         """Bind a message: from now on its outcome is told, or its drop is counted."""
+        count_received(self._core.node, arrival, self.label)
         if not self._core.keep(self.name, arrival):
             return
         self._pure.bind(self._delivery(arrival), self._core.now())
@@ -133,6 +148,7 @@ class NameState:
         """Bind a message of a producer of the name; return whether it has credit for it."""
         if not self.credit_of(producer):
             return False
+        count_received(self._core.node, arrival, self.label)
         if not self._core.keep(self.name, arrival):
             return True
         sent = self._pure.send(producer, self._delivery(arrival), self._core.now())
@@ -198,6 +214,7 @@ class NameState:
             ConsumerRefused: The name takes no further one.
         """
         self.consumers[record.number] = record
+        record.label = consumer_label(self._core.node, record)
         refusal = self._pure.add_consumer(
             record.number,
             record.window,
@@ -220,6 +237,7 @@ class NameState:
         record = self.consumers.pop(number, None)
         if record is None:
             return
+        self._gone = number, record.label
         record.active = False
         self._pure.remove_consumer(number, self._core.now())
         self._perform()
@@ -317,11 +335,15 @@ class NameState:
                 self._core.tell(self, delivery, outcome, tally)
             case Dropped(delivery, reason):
                 self.dropped += 1
+                count_end(delivery.message, Logged.DROP)
                 self._core.node.dead_letter(delivery.message.message, reason.value)
             case Redirected(delivery, redirect):
                 arrival = delivery.message
                 if self._core.redirect(arrival, redirect):
                     self._core.counts["redirected"] += 1
+                    count_passed(arrival, Logged.REDIRECT, redirect.to)
+                    if redirect.route[0].type != NAME:
+                        count_end(arrival, Logged.SETTLED)  # it has left the dispatcher
                 else:
                     self._pure.go_on(delivery, self._core.now())
             case _:
@@ -330,6 +352,11 @@ class NameState:
     def _note(self, event: NameEvent[Arrival]) -> None:
         """Perform what concerns consumers, producers and the network."""
         match event:
+            case Held(delivery):
+                count_passed(delivery.message, Logged.HOLD)
+            case Unreturned(delivery):
+                outcome = Logged.SETTLED if delivery.settled else Logged.CANCELED
+                count_end(delivery.message, outcome)
             case CreditChange(producer, _, drain):
                 if drain:
                     # It is "released + drain"; all producers here drain at once.
@@ -361,11 +388,15 @@ class NameState:
             self._core.copies.deliver(record, event.delivery.message, token)
         except OnwardError as error:
             if token is None:
+                count_end(event.delivery.message, Logged.DROP)
                 self._core.node.dead_letter(event.delivery.message.message, error)
                 self._pure.handled(event.consumer, now)
             else:
                 self._pure.disposition(token, RELEASED, target, now)
         else:
+            if token is None:
+                count_end(event.delivery.message, Logged.SETTLED)
+                count_copy(self._core.node, self.label, record.label, Logged.SETTLED)
             if token is None and (handed or record.worker is None):
                 self._pure.handled(event.consumer, now)
             elif token is not None and handed:
@@ -376,8 +407,11 @@ class NameState:
         if event.token is not None:
             self._core.copies.begun(event.token, self, target)
         if self._core.copies.send_on(self.name, event.delivery, event.link, event.token):
+            if event.token is None:
+                count_end(event.delivery.message, Logged.SETTLED)
             return
         if event.token is None:
+            count_end(event.delivery.message, Logged.DROP)
             self.dropped += 1
             self._core.counts["link down"] += 1
             self._core.node.dead_letter(event.delivery.message.message, "link down")
@@ -386,6 +420,8 @@ class NameState:
 
     def _copy_ended(self, event: CopyEnded) -> None:
         self._core.copies.ended(event.token)
+        if event.sent and isinstance(event.target, ConsumerTarget):
+            self._count_copy(event, event.target.consumer)
         if event.end not in (CopyEnd.ABANDONED, CopyEnd.SETTLED) or not event.sent:
             return
         if isinstance(event.target, LinkTarget):
@@ -396,8 +432,21 @@ class NameState:
         if record is not None and record.worker is not None:
             record.worker.abandoned(event.token, MODIFIED)
 
+    def _count_copy(self, event: CopyEnded, number: int) -> None:
+        record = self.consumers.get(number)
+        gone, label = self._gone
+        consumer = record.label if record is not None else label if gone == number else ""
+        given_up = Logged.SETTLED if event.end is CopyEnd.SETTLED else Logged.MODIFIED
+        count_copy(self._core.node, self.label, consumer, event.outcome or given_up)
+
+    def stopped(self) -> None:
+        """Count what has not ended, as the dispatcher has stopped."""
+        for delivery in self._pure.deliveries.left():
+            count_end(delivery.message, Logged.DROP)
+
     def _ended(self, number: int, reason: Refusal) -> None:
         record = self.consumers.pop(number, None)
         if record is not None:
+            self._gone = number, record.label
             record.active = False
             record.ended(reason)

@@ -17,6 +17,7 @@ from ...protocol.dispatch import (
     encode_disposition,
 )
 from ._arrival import Arrival, CopyPath, PlainPath, ProducerPath, TransitPath
+from ._recorded import count_end
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -51,6 +52,7 @@ class ReplyPaths:
         if arrival.outcome is None:
             arrival.outcome = outcome
             self.outcomes[type(outcome).__name__.lower()] += 1
+            count_end(arrival, outcome)
         if arrival.stored and core.stored is not None:
             core.stored.ended(arrival, outcome, told=path is not None)
         match path:

@@ -32,9 +32,11 @@ from ...protocol.dispatch import (
     Semantics,
     Settlement,
 )
+from ...protocol.eventlog import Outcome as Logged
 from ._arrival import PLAIN, Arrival
 from ._errors import HoldStoreFailed
 from ._hold_store import HoldStore
+from ._recorded import count_end
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -195,6 +197,7 @@ class StoredMessages:
     def put_back(self, arrival: Arrival) -> None:
         """Leave a message that was accepted in the file, to be tried again later."""
         number, arrival.stored = arrival.stored, 0
+        count_end(arrival, Logged.CANCELED)  # it enters again
         text = self.store.known(number)[0]
         self._left.setdefault(text, deque()).append(number)
         self._core.counts["left on disk until there is room"] += 1

@@ -60,6 +60,7 @@ class Instruments(Instrument):
         asks: Whether one of them observes the beginning and the end of requests.
         left: Messages until the next sample.
         broker: The part of one of them for brokers, if there is one.
+        names: The part of one of them for dispatchers, if there is one.
     """
 
     def __init__(
@@ -86,17 +87,18 @@ class Instruments(Instrument):
         self.samples: Final = bool(self._sampling)
         # What failed as this was made is reported once the node has these instruments.
         self._failures: list[tuple[Instrument, str, Exception]] = []
-        self.broker: Final = self._broker_part()
+        self.broker: Final = self._part("broker_part")
+        self.names: Final = self._part("names_part")
 
     def _users(self, hook: str) -> tuple[Instrument, ...]:
         return tuple(each for each in self.given if _overrides(each, hook))
 
-    def _broker_part(self) -> object:
+    def _part(self, hook: str) -> object:
         for each in self.given:
             try:
-                part = each.broker_part()
+                part: object = getattr(each, hook)()
             except Exception as error:  # noqa: BLE001 - of foreign code
-                self._failures.append((each, "broker_part", error))
+                self._failures.append((each, hook, error))
             else:
                 if part is not None:
                     return part

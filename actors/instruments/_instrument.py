@@ -234,3 +234,7 @@ class Instrument:
     def broker_part(self) -> object:
         """Return the part that a broker of the node calls; see `RequestInstrument` there."""
         return None
+
+    def names_part(self) -> object:
+        """Return the part that a dispatcher of the node calls; see `NameInstrument` there."""
+        return None

@@ -17,6 +17,7 @@ from ..transforms import (
     hot_keys,
     latency_histogram,
     latency_quantiles,
+    name_outcomes,
     path_anomalies,
     paths,
     route_churn,
@@ -192,6 +193,10 @@ def _paths(day: Day) -> Tables:
     return {"paths": paths(hops, nodes=nodes, between=between), "path_anomalies": wrong}
 
 
+def _names(day: Day) -> Tables:
+    return {"name_outcomes": name_outcomes(day.table("flows"))}
+
+
 def _audit(day: Day) -> Tables:
     flows = day.around("flows", timedelta(days=AUDIT_DAYS), AUDIT_AHEAD)
     made = audit(flows, day.dimension("dim_node"), until=bounds(day.day)[1])
@@ -207,6 +212,7 @@ REPORTS: Final[Mapping[str, Callable[[Day], Tables]]] = MappingProxyType(
         "unroutable": _unroutable,
         "slo": _slo,
         "paths": _paths,
+        "names": _names,
         "audit": _audit,
     }
 )

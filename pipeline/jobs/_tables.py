@@ -18,7 +18,7 @@ __all__ = ["MAX_SHOWN", "Shown", "flattened", "shown"]
 MAX_SHOWN: Final = 20
 """Rows of a report that are printed by default."""
 
-_NODES: Final = frozenset({"node", "origin_node", "dest_node"})
+_NODES: Final = frozenset({"node", "origin_node", "dest_node", "name_node"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ def shown(frame: DataFrame, names: Names, most: int = MAX_SHOWN) -> Shown:
         most: The number of rows at most.
     """
     numbers = [field.name for field in frame.schema.fields if isinstance(field.dataType, LongType)]
-    order = next((name for name in ("frames", "traces", "n", "missing") if name in numbers), None)
+    order = next(
+        (name for name in ("frames", "traces", "n", "missing", "received") if name in numbers), None
+    )
     ordered = frame if order is None else frame.orderBy(sf.desc(order))
     rows = ordered.limit(most).collect()
     more = frame.count() - len(rows) if len(rows) == most else 0

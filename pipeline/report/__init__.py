@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._page import LogCompleteness, Page, Totals
 from ._page_audit import Audit, AuditRow, Hole
+from ._page_names import NameOutcomes, NameRow
 from ._page_requests import Burn, Demand, DemandRow, Latency, LatencyLine, Matrix
 from ._page_routes import (
     Anomalies,
@@ -47,6 +48,8 @@ __all__ = [
     "LatencyLine",
     "LogCompleteness",
     "Matrix",
+    "NameOutcomes",
+    "NameRow",
     "Names",
     "Page",
     "PathRow",

@@ -14,7 +14,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from .._schema import FROM_PEERS
+from .._schema import FROM_DISPATCHERS, FROM_PEERS
+from ._collect_names import outcomes_of
 from ._collect_routes import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
 from ._page import LogCompleteness, Page, Totals
@@ -117,6 +118,7 @@ def collect_page(sources: Sources, part: Part = nullcontext) -> Page:
         "demand": ("unroutable", lambda: demand_of(made["unroutable"], names)),
         "burns": ("slo_burn", lambda: burns_of(made["slo_burn"], MAX_POINTS)),
         "paths": ("paths", lambda: anomalies_of(made["paths"], made["path_anomalies"], names)),
+        "names": ("name_outcomes", lambda: outcomes_of(made["name_outcomes"], names)),
         "replay": ("replay_summary", lambda: _replay(sources)),
     }
     for field, (report, collect) in parts.items():
@@ -356,7 +358,7 @@ def _told(totals: DataFrame) -> DataFrame:
     Such a log does not show which requests ended twice: all would count as duplicated.
     """
     is_untold = (
-        sf.coalesce("dst", sf.lit("")).isin("", FROM_PEERS)
+        sf.coalesce("dst", sf.lit("")).isin("", FROM_PEERS, FROM_DISPATCHERS)
         & (sf.col("sent") == 0)
         & (sf.col("duplicated") > 0)
         & ~sf.col("earlier")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from ._page_audit import Audit
+from ._page_names import NameOutcomes
 from ._page_requests import Burn, Demand, Latency, Matrix
 from ._page_routes import Anomalies, Churn, Replay, Shards
 
@@ -89,4 +90,5 @@ class Page:
     demand: Demand | None = None
     burns: tuple[Burn, ...] | None = None
     paths: Anomalies | None = None
+    names: NameOutcomes | None = None
     replay: Replay | None = None

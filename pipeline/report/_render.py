@@ -60,6 +60,7 @@ _LINKS: Final = {
     "shards": "Shards",
     "churn": "Churn",
     "paths": "Paths",
+    "names": "Names",
     "replay": "Rehearsal",
     "audit": "Audit",
     "logs": "Logs",

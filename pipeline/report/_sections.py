@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from .._schema import FROM_PEERS
+from .._schema import FROM_DISPATCHERS, FROM_PEERS
 from ._page import Page
 from ._page_audit import Audit, AuditRow
 from ._page_requests import Burn, Demand, Latency, Matrix
@@ -23,6 +23,7 @@ from ._plots_requests import (
     ranges_figure,
 )
 from ._plots_routes import churn_figure, replay_figure, shards_figure
+from ._section_names import names_body
 from ._text import amount, clock, duration, html, share, short
 
 __all__ = ["Section", "sections_of"]
@@ -62,6 +63,8 @@ def sections_of(page: Page) -> list[Section]:
         found.append(_churn(page.churn))
     if page.paths is not None:
         found.append(_paths(page.paths))
+    if page.names is not None:
+        found.append(Section("names", "Names", names_body(page.names)))
     if page.replay is not None:
         found.append(_replay(page.replay))
     if page.audit is not None:
@@ -307,7 +310,7 @@ def _replay(replay: Replay) -> Section:
 
 def _where(dst: str) -> str:
     """Return what a row of the audit is of, besides its broker or node."""
-    if dst == FROM_PEERS:
+    if dst in (FROM_PEERS, FROM_DISPATCHERS):
         return f" {html(dst)}"
     return f" → <code>{html(dst)}</code>" if dst else ""
 
@@ -320,7 +323,8 @@ def _audit(audit: Audit) -> Section:
         "have no outcome in the lake; amber: their broker still runs, so they may be in progress. "
         "Duplicated requests have more than one outcome; amber: the run began before the audit, "
         "so they may have been in progress then. What a broker of a cluster has forwarded is in "
-        "its own row, and in one (from peer brokers) of the other broker. A dash: not known, as "
+        "its own row, and in one (from peer brokers) of the other broker; so are messages to "
+        "names, in one (from other dispatchers). A dash: not known, as "
         "reads were not recorded or "
         "that end has no log. If a log is incomplete, the balance proves nothing."
     )

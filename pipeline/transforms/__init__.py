@@ -22,6 +22,7 @@ from ._histogram import (
 )
 from ._holes import MAX_REASONS, log_holes
 from ._latency import latency_histogram, latency_quantiles, merge_latency
+from ._names import name_outcomes
 from ._objectives import MAX_OBJECTIVES, Objective, slo_burn
 from ._paths import (
     LOOK_AROUND,
@@ -64,6 +65,7 @@ __all__ = [
     "latency_quantiles",
     "log_holes",
     "merge_latency",
+    "name_outcomes",
     "path_anomalies",
     "paths",
     "route_churn",

@@ -7,7 +7,8 @@ Two equations hold for the counts of flows, which are never sampled:
 
 In a cluster a request of a client is counted at the broker that has the client. A broker that it is
 forwarded to counts it in a row of its own, `FROM_PEERS`, with the same equation, and both ends of
-the link between them count it as of that link.
+the link between them count it as of that link. So is a message to a name counted by the dispatcher
+where it entered, and in a row `FROM_DISPATCHERS` by those that it was sent on to.
 
 They need not hold in one window: a request of one window may end in a later one. So `missing` and
 `duplicated` are running totals from the first window to the end of the row's, and those of the last
@@ -26,8 +27,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from .._schema import FROM_PEERS
-from ._columns import is_asked, is_leg, is_outcome, start_of, total_where, with_columns_of
+from .._schema import FROM_DISPATCHERS, FROM_PEERS
+from ._columns import is_asked, is_leg, is_name, is_outcome, start_of, total_where, with_columns_of
 
 __all__ = ["AUDIT_SECONDS", "audit", "audit_totals"]
 
@@ -40,7 +41,10 @@ _DROPPED: Final = (
     Outcome.INVALID,
     Outcome.CANCELED,
     Outcome.FAILED,
+    Outcome.RELEASED,
+    Outcome.MODIFIED,
 )
+_DELIVERED: Final = (Outcome.DELIVER, Outcome.SETTLED)
 _COUNTED: Final = ("sent", "received", "delivered", "dropped", "unroutable")
 _ROW: Final = ("window_start", "src", "dst")
 
@@ -57,9 +61,11 @@ def audit(
     `received` the copies sent to destinations, `delivered` those that succeeded, `dropped` those
     dropped, rejected, invalid, canceled or failed, `unroutable` those without a destination. A
     broker in a cluster has another such row with `FROM_PEERS` as `dst`, for the requests that other
-    brokers have forwarded to it; they are not in the first one, but in that of the other broker. A
-    link's row has the log of the sending end as `src` and the link as `dst`: `sent` at that end,
-    `received` at the other, `dropped` by the link.
+    brokers have forwarded to it; they are not in the first one, but in that of the other broker.
+    Messages to names are counted likewise, with `FROM_DISPATCHERS`: accepted and pre-settled ones
+    as delivered; rejected, released, dropped, and those in doubt as dropped. A link's row has the
+    log of the sending end as `src` and the link as `dst`: `sent` at that end, `received` at the
+    other, `dropped` by the link.
 
     A link that is recorded at one end only has null for the other, and counts nothing as missing.
     A receiving end that received and recorded nothing looks the same.
@@ -89,25 +95,26 @@ def audit(
 
 def _brokers(flows: DataFrame) -> DataFrame:
     def asked(*outcomes: Outcome) -> Column:
-        return total_where(is_asked() & is_outcome(*outcomes), "frames")
+        counted = is_asked() | is_name(Kind.NAME, Kind.NAME_LEG)
+        return total_where(counted & is_outcome(*outcomes), "frames")
 
     # Messages to workers are included in the balance only, where they add nothing: a flow that
     # exceeded the limit of its window has no tag set to tell them from requests.
     taken = total_where(is_outcome(Outcome.RECEIVED), "frames")
-    ended = total_where(is_outcome(Outcome.DELIVER, Outcome.UNROUTABLE, *_DROPPED), "frames")
+    ended = total_where(is_outcome(*_DELIVERED, Outcome.UNROUTABLE, *_DROPPED), "frames")
+    dst = (
+        sf.when(is_leg(), FROM_PEERS)
+        .when(is_name(Kind.NAME_LEG), FROM_DISPATCHERS)
+        .otherwise("")
+        .alias("dst")
+    )
     return (
-        flows.filter(sf.col("kind") != int(Kind.LINK))
-        .groupBy(
-            "window_start",
-            sf.col("broker").alias("src"),
-            sf.when(is_leg(), FROM_PEERS).otherwise("").alias("dst"),
-            "epoch",
-            "kind",
-        )
+        flows.filter(~sf.col("kind").isin(int(Kind.LINK), int(Kind.NAME_COPY)))
+        .groupBy("window_start", sf.col("broker").alias("src"), dst, "epoch", "kind")
         .agg(
             asked(Outcome.RECEIVED).alias("sent"),
             asked(Outcome.FORWARD).alias("received"),
-            asked(Outcome.DELIVER).alias("delivered"),
+            asked(*_DELIVERED).alias("delivered"),
             asked(*_DROPPED).alias("dropped"),
             asked(Outcome.UNROUTABLE).alias("unroutable"),
             (taken - ended).alias("open"),

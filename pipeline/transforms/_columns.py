@@ -14,6 +14,7 @@ __all__ = [
     "hour_of",
     "is_asked",
     "is_leg",
+    "is_name",
     "is_outcome",
     "minute_of",
     "start_of",
@@ -48,6 +49,11 @@ def is_leg() -> Column:
     """
     asked = sf.col("kind").between(int(Kind.RESPONSE), int(Kind.PUSH))
     return asked & (sf.col("origin_node") == name_id(PEER_BROKER))
+
+
+def is_name(*kinds: Kind) -> Column:
+    """Whether a row is of messages to names: of these kinds, or of any of a dispatcher."""
+    return sf.col("kind").isin(*map(int, kinds or (Kind.NAME, Kind.NAME_LEG, Kind.NAME_COPY)))
 
 
 def is_outcome(*outcomes: Outcome) -> Column:

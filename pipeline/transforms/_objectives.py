@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome, name_id
-from ._columns import is_asked, is_leg, is_outcome, total_where, with_columns_of
+from ._columns import is_asked, is_leg, is_name, is_outcome, total_where, with_columns_of
 from ._histogram import MAX_LATENCY_US, share_below
 from ._latency import latency_histogram
 
@@ -136,7 +136,10 @@ def _counts(
 ) -> DataFrame:
     """Return for each five minutes and objective the numbers of ended and successful requests."""
     ended = flows.filter(
-        (sf.col("kind") != int(Kind.LINK)) & ~is_leg() & is_outcome(Outcome.DELIVER, *_BAD)
+        (sf.col("kind") != int(Kind.LINK))
+        & ~is_name()
+        & ~is_leg()
+        & is_outcome(Outcome.DELIVER, *_BAD)
     ).withColumn("anybody", is_asked())
     return (
         _assigned(ended, objectives, tagsets)

@@ -61,6 +61,7 @@ from ._delivery import (
     HoldEnded,
     Returned,
     Round,
+    Unreturned,
 )
 from ._delivery_limits import DeliveryLimits, NodeTotals
 from ._direct_consumers import DirectAdmission, DirectConsumers
@@ -131,6 +132,7 @@ from ._name_events import (
     Dropped,
     DropReason,
     Hand,
+    Held,
     NameEvent,
     NamePaths,
     Redirected,
@@ -337,6 +339,7 @@ __all__ = [
     "Gate",
     "Graph",
     "Hand",
+    "Held",
     "HelloInput",
     "HelloState",
     "Hold",
@@ -431,6 +434,7 @@ __all__ = [
     "Transit",
     "Undeliverable",
     "UnknownProvision",
+    "Unreturned",
     "UnsettledCount",
     "UnsettledMap",
     "Waiting",

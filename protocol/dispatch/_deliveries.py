@@ -41,6 +41,7 @@ from ._delivery import (
     HoldEnded,
     Returned,
     Round,
+    Unreturned,
 )
 from ._delivery_limits import NodeTotals
 from ._hold_queue import HoldQueue
@@ -282,11 +283,11 @@ class Deliveries(Generic[M]):
         if not self._has(delivery):
             return []
         events = [self._ended(token, CopyEnd.SETTLED) for token in list(delivery.copies)]
-        self._unreturned(delivery)
+        unreturned = self._unreturned(delivery)
         delivery.settled = True
         if self._hold is not None:
             self._hold.became_settled(delivery)
-        return [*events]
+        return [*events, *unreturned]
 
     # --- time -------------------------------------------------------------------------------
 
@@ -339,11 +340,17 @@ class Deliveries(Generic[M]):
         if self._hold is not None:
             self._hold.remove(delivery)
 
-    def _ended(self, token: bytes, end: CopyEnd, seconds: float | None = None) -> CopyEnded:
+    def _ended(
+        self,
+        token: bytes,
+        end: CopyEnd,
+        seconds: float | None = None,
+        outcome: Outcome | None = None,
+    ) -> CopyEnded:
         copy = self._copies.drop(token)
         if end is CopyEnd.ABANDONED and copy.sent is None:
             end = CopyEnd.WITHDRAWN
-        return CopyEnded(token, copy.target, end, copy.sent is not None, seconds)
+        return CopyEnded(token, copy.target, end, copy.sent is not None, seconds, outcome)
 
     def _end(
         self,
@@ -356,7 +363,7 @@ class Deliveries(Generic[M]):
         delivery = copy.delivery
         taken = end is CopyEnd.TOLD and not isinstance(outcome, Released)
         seconds = now - copy.sent if taken and copy.sent is not None else None
-        events: list[DeliveryEvent[M]] = [self._ended(copy.token, end, seconds)]
+        events: list[DeliveryEvent[M]] = [self._ended(copy.token, end, seconds, outcome)]
         decided: Outcome | None = outcome
         if delivery.fan_out is not None:
             if isinstance(copy.target, ConsumerTarget):
@@ -394,13 +401,20 @@ class Deliveries(Generic[M]):
     def _abandoned(self, delivery: Delivery[M]) -> list[DeliveryEvent[M]]:
         events = [self._ended(token, CopyEnd.ABANDONED) for token in list(delivery.copies)]
         self._unhold(delivery)
-        self._unreturned(delivery)
-        return [*events]
+        return [*events, *self._unreturned(delivery)]
 
-    def _unreturned(self, delivery: Delivery[M]) -> None:
-        if delivery.outcome is None:
-            self._counts["unreturned"] += 1
+    def _unreturned(self, delivery: Delivery[M]) -> list[DeliveryEvent[M]]:
         self._forget(delivery)
+        if delivery.outcome is not None:
+            return []
+        self._counts["unreturned"] += 1
+        return [Unreturned(delivery)]
+
+    def left(self) -> list[Delivery[M]]:
+        """Return the deliveries that have not ended, as when their node stops."""
+        held = () if self._hold is None else self._hold
+        unsettled = (each for deliveries in self._of_source.values() for each in deliveries)
+        return list(dict.fromkeys((*unsettled, *held)))
 
     def _forget(self, delivery: Delivery[M]) -> None:
         deliveries = self._of_source[delivery.source]

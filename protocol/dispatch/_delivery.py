@@ -27,6 +27,7 @@ __all__ = [
     "HoldEnded",
     "Returned",
     "Round",
+    "Unreturned",
 ]
 
 M = TypeVar("M")
@@ -179,6 +180,7 @@ class CopyEnded:
         end: Why.
         sent: Whether it had been sent.
         seconds: Time from sending to its outcome, if its target took it.
+        outcome: Its outcome; `None` if its producer has settled, or nothing waits for it any more.
     """
 
     token: bytes
@@ -186,9 +188,23 @@ class CopyEnded:
     end: CopyEnd
     sent: bool
     seconds: float | None = None
+    outcome: Outcome | None = None
 
 
-DeliveryEvent: TypeAlias = Decided[M] | Returned[M] | Round[M] | HoldEnded[M] | CopyEnded
+@dataclass(frozen=True, slots=True)
+class Unreturned(Generic[M]):
+    """The end of a delivery of which no outcome is told, as nothing waits for one any more.
+
+    Attributes:
+        delivery: The delivery. It is pre-settled from now on if its producer has settled it.
+    """
+
+    delivery: Delivery[M]
+
+
+DeliveryEvent: TypeAlias = (
+    Decided[M] | Returned[M] | Round[M] | HoldEnded[M] | CopyEnded | Unreturned[M]
+)
 """An event of the deliveries, in the order in which they are to be handled."""
 
 

@@ -10,6 +10,7 @@ target releases it, with the same rounds and time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, Generic, TypeVar
@@ -51,6 +52,10 @@ class HoldQueue(Generic[M]):
     def __len__(self) -> int:
         """Return the number of messages."""
         return len(self._held)
+
+    def __iter__(self) -> Iterator[Delivery[M]]:
+        """Iterate over the messages in the order in which they came."""
+        return iter(self._held)
 
     def put(self, delivery: Delivery[M], now: float) -> bool:
         """Hold a message, for the first time or again; return whether there is room and time.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeAlias, TypeVar
 
-from ._delivery import CopyEnded, Delivery
+from ._delivery import CopyEnded, Delivery, Unreturned
 from ._outcomes import Outcome, Tally
 from ._producer_window import CreditChange
 from ._semantics_parts import Redirect
@@ -18,6 +18,7 @@ __all__ = [
     "DropReason",
     "Dropped",
     "Hand",
+    "Held",
     "NameEvent",
     "NamePaths",
     "Redirected",
@@ -155,6 +156,17 @@ class Dropped(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
+class Held(Generic[M]):
+    """A message that is on hold from now on.
+
+    Attributes:
+        delivery: The delivery.
+    """
+
+    delivery: Delivery[M]
+
+
+@dataclass(frozen=True, slots=True)
 class Redirected(Generic[M]):
     """A message to be sent along another route. It has left; if that cannot be, `go_on` is called.
 
@@ -221,7 +233,9 @@ NameEvent: TypeAlias = (
     | CopyEnded
     | Told[M]
     | Dropped[M]
+    | Held[M]
     | Redirected[M]
+    | Unreturned[M]
     | CreditChange
     | ConsumerActive
     | ConsumerEnded

@@ -17,7 +17,16 @@ from typing import Final, Generic, TypeVar
 
 from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
 from ._deliveries import Deliveries
-from ._delivery import CopyEnd, CopyEnded, Decided, Delivery, DeliveryEvent, HoldEnded, Returned
+from ._delivery import (
+    CopyEnd,
+    CopyEnded,
+    Decided,
+    Delivery,
+    DeliveryEvent,
+    HoldEnded,
+    Returned,
+    Unreturned,
+)
 from ._delivery_limits import NodeTotals
 from ._duplicate_window import DuplicateWindow
 from ._name_consumers import NameConsumer, NameConsumers
@@ -26,6 +35,7 @@ from ._name_events import (
     Dropped,
     DropReason,
     Hand,
+    Held,
     NameEvent,
     NamePaths,
     Redirected,
@@ -283,6 +293,8 @@ class NameMessages(Generic[M]):
                 self._totals.counts[DropReason.HOLD_ENDED] += 1
                 event.delivery.part = self.semantics.retry
                 self._undeliverable(event.delivery, now)
+            elif isinstance(event, Unreturned):
+                self._events.append(event)
             else:
                 self._try_held([event.delivery], now)
 
@@ -349,6 +361,7 @@ class NameMessages(Generic[M]):
             part = next_part(chain, after, redirected=delivery.redirected)
             if isinstance(part, Retry):
                 if self._deliveries.hold(delivery, now):
+                    self._events.append(Held(delivery))
                     return
                 self._totals.counts[DropReason.NO_ROOM] += 1
                 delivery.part = part

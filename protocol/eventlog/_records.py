@@ -53,6 +53,13 @@ class Kind(IntEnum):
     """A metadata push."""
     LINK = 7
     """A message that crossed a link; in flows only, where both ends count."""
+    NAME = 8
+    """A message to a name, at the dispatcher where it entered the network; in flows only, as are
+    the next two. The origin is the name."""
+    NAME_LEG = 9
+    """A message to a name that another dispatcher has sent on, which counts it as its own."""
+    NAME_COPY = 10
+    """A message to a name, or a copy of one, that was handed to a consumer of this node."""
 
 
 class Outcome(IntEnum):
@@ -81,7 +88,17 @@ class Outcome(IntEnum):
     CANCELED = 9
     """Cancelled by the requester, or the requester has disconnected."""
     FAILED = 10
-    """The destination answered with an error, or the worker failed."""
+    """The destination answered with an error, or the worker failed. To a name: rejected."""
+    RELEASED = 11
+    """To a name: certainly not handed over."""
+    MODIFIED = 12
+    """To a name: in doubt."""
+    SETTLED = 13
+    """To a name: handed on, and its sender learns no more of it."""
+    HOLD = 14
+    """To a name: on hold, in between, each time that it is."""
+    REDIRECT = 15
+    """To a name: redirected, in between; the receiver is the route."""
 
 
 class Flag(IntFlag):

@@ -27,6 +27,7 @@ from ..storage._output import BROKEN, CLOSED, EVENTS, FLOWS, HOPS, Output, Sink
 from ._events import EventBuffer, size_of_event
 from ._flows import FlowTable
 from ._messages import PACKED_HOP, MessageLog
+from ._names import NameLog
 from ._rate_limit import RateLimit
 from ._requests import RequestLog
 
@@ -66,6 +67,7 @@ class Recorder(Instrument):
         flows: The flow counters.
         requests: The record of a broker.
         messages: The record of the node's messages.
+        names: The record of a dispatcher.
         links: The sampler of workers and links, if there is one.
         now: Returns a monotonic time in seconds.
         chance: As given.
@@ -86,6 +88,7 @@ class Recorder(Instrument):
         "left_out",
         "links",
         "messages",
+        "names",
         "naming",
         "now",
         "options",
@@ -116,6 +119,7 @@ class Recorder(Instrument):
         self.flows: Final = FlowTable(options.max_flows)
         self.requests: Final = RequestLog(self, node)
         self.messages: Final = MessageLog(self, node)
+        self.names: Final = NameLog(self.flows)
         self.links: FlowSampler | None = None
         self._events: Final = EventBuffer(output)
         self._rejects: Final = RateLimit(
@@ -170,6 +174,10 @@ class Recorder(Instrument):
     def broker_part(self) -> object:
         """Return the record of requests."""
         return self.requests
+
+    def names_part(self) -> object:
+        """Return the record of messages to names."""
+        return self.names
 
     # --- hops -----------------------------------------------------------------------------
 

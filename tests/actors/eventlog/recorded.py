@@ -51,7 +51,8 @@ OPTIONS = LogOptions(Path("nowhere"), "test", sample_rate=1.0)
 NEVER = replace(OPTIONS, sample_rate=0.0)
 A_BLOCK = 1024
 """Hops that are written at once."""
-ENDS = frozenset(Outcome) - {Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN}
+BETWEEN = (*(Outcome.RECEIVED, Outcome.FORWARD, Outcome.RETURN), *(Outcome.HOLD, Outcome.REDIRECT))
+ENDS = frozenset(Outcome) - set(BETWEEN)
 
 
 class MemorySink:
@@ -232,8 +233,8 @@ class Recording:
 def _balance(totals: Counter[tuple[Kind, Outcome]]) -> dict[Kind, int]:
     found: Counter[Kind] = Counter()
     for (kind, outcome), count in totals.items():
-        if kind == Kind.LINK:
-            continue  # it is received at one end, and sent at the other
+        if kind in (Kind.LINK, Kind.NAME_COPY):
+            continue  # it is received at one end, and sent at the other; copies are not received
         found[kind] += count * ((outcome == Outcome.RECEIVED) - (outcome in ENDS))
     return {kind: count for kind, count in found.items() if count}
 

@@ -35,6 +35,7 @@ from onward.protocol.dispatch import (
     Round,
     Tally,
     Target,
+    Unreturned,
     decode_disposition,
     encode_disposition,
 )
@@ -105,7 +106,7 @@ def test_an_outcome_is_told_the_way_the_delivery_came(target: Target, state: Out
     assert made.open_at(target) == 1
     events = made.disposition(token, state, target, 4.0)
     seconds = None if state == RELEASED else 2.0
-    assert events[0] == CopyEnded(token, target, CopyEnd.TOLD, True, seconds)
+    assert events[0] == CopyEnded(token, target, CopyEnd.TOLD, True, seconds, state)
     last = Returned(delivery, False) if state == RELEASED else Decided(delivery, state)
     assert events[1:] == [last]
     assert outcomes(made, events) == [state]
@@ -465,15 +466,18 @@ def test_there_is_no_hold_unless_it_is_set() -> None:
 def test_losses_of_what_is_on_hold() -> None:
     made = holding()
     gone = held(made)
-    assert made.source_lost("in") == []
+    assert made.left() == [gone]
+    assert made.source_lost("in") == [Unreturned(gone)]
+    assert made.left() == []
     assert (made.statistics().held, made.statistics().unsettled) == (0, 0)
     made.leave(gone)
     stays = held(made)
     made.producer_lost("in")
     assert stays.source is None
     assert made.statistics().held == 1
-    assert made.sender_settled(stays) == []
+    assert made.sender_settled(stays) == [Unreturned(stays)]
     assert stays.settled
+    assert made.left() == [stays]
     assert (made.statistics().held, made.statistics().unsettled) == (1, 0)
     assert (len(made), made.statistics().held_settled) == (1, 1)
     also = held(made, settled=True)

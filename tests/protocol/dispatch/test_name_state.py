@@ -29,6 +29,7 @@ from onward.protocol.dispatch import (
     DropReason,
     Gate,
     Hand,
+    Held,
     Hold,
     Last,
     LinkTarget,
@@ -52,6 +53,7 @@ from onward.protocol.dispatch import (
     Tally,
     Target,
     Told,
+    Unreturned,
     Weigh,
     join_links,
 )
@@ -126,7 +128,7 @@ def test_a_message_is_handed_over_and_its_outcome_is_told() -> None:
     assert state.load(ConsumerTarget(1)) == 1
     assert state.busy
     state.disposition(token, ACCEPTED, ConsumerTarget(1), 1.0)
-    ended = CopyEnded(token, ConsumerTarget(1), CopyEnd.TOLD, True, 1.0)
+    ended = CopyEnded(token, ConsumerTarget(1), CopyEnd.TOLD, True, 1.0, ACCEPTED)
     assert state.events() == [ended, Told(made, ACCEPTED)]
     assert not state.busy
     assert not state.idle
@@ -416,8 +418,10 @@ def test_the_node_before_settles_or_abandons(settled: bool) -> None:
     (first,) = bound(state, delivery("1", source="x", token=b"11111111"))
     bound(state, delivery("2", source="x", token=b"22222222", number=2))
     state.source_ended("x", b"22222222", 1.0, settled=settled)
-    (waited,) = state.events()
+    waited, unreturned = state.events()
     assert isinstance(waited, CopyEnded)
+    assert isinstance(unreturned, Unreturned)
+    assert unreturned.delivery.settled == settled
     assert (waited.sent, state.load(ConsumerTarget(1))) == (False, 1 + settled)
     state.source_ended("x", b"11111111", 1.0, settled=settled)
     ended = state.events()[0]
@@ -450,7 +454,7 @@ def test_a_held_message_is_one_record_and_asks_each_consumer_once_a_round() -> N
     state = name(Semantics(undeliverable=(HOLD, Last.REJECT)))
     made = delivery()
     state.bind(made, 0.0)
-    assert state.events() == []
+    assert state.events() == [Held(made)]
     assert state.busy
     joined_events = state.add_consumer(1, 5, 0.5)
     assert joined_events is None
@@ -478,7 +482,8 @@ def test_there_is_room_on_hold_for_so_many() -> None:
     made = [delivery(number=number) for number in range(3)]
     for each in made:
         state.bind(each, 0.0)
-    assert state.events() == [Dropped(made[2], DropReason.PROVISIONED), Told(made[2], ACCEPTED)]
+    dropped = Dropped(made[2], DropReason.PROVISIONED)
+    assert state.events() == [Held(made[0]), Held(made[1]), dropped, Told(made[2], ACCEPTED)]
     pre_settled = delivery(settled=True)
     state.bind(pre_settled, 0.0)
     assert state.events() == [Dropped(pre_settled, DropReason.NO_CONSUMER)]
@@ -492,11 +497,11 @@ def test_a_message_is_redirected_once_and_goes_on_if_that_fails() -> None:
     assert state.events() == [Redirected(made, redirect)]
     assert not state.busy
     state.go_on(made, 0.0)
-    assert state.events() == []
+    assert state.events() == [Held(made)]
     assert state.deliveries.statistics().held == 1
     again = delivery(redirected=True, number=2)
     state.bind(again, 0.0)
-    assert state.events() == []
+    assert state.events() == [Held(again)]
     settled = delivery(settled=True, number=3)
     state.bind(settled, 0.0)
     assert state.events() == [Redirected(settled, redirect)]
