@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from random import Random
 from typing import Any, Final
 
@@ -112,13 +112,21 @@ class Port:
     """A dispatcher that accepts whatever comes."""
 
     def open_producer(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
+        self,
+        name: str | None,
+        end: ProducerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> Port:
         end.credit(10)
         return self
 
     def open_consumer(
-        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+        self,
+        name: str,
+        end: ConsumerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> Port:
         return self
 

@@ -7,14 +7,21 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
 from ...protocol import Address
 from ...protocol.dispatch import Access, Rejected, Semantics
-from ...protocol.security import Principal
+from ...protocol.security import ANONYMOUS, Principal
 
-__all__ = ["UNAUTHORIZED", "PrincipalOf", "may_consume", "may_produce", "restricts"]
+__all__ = [
+    "UNAUTHORIZED",
+    "PrincipalOf",
+    "may_consume",
+    "may_produce",
+    "restricts",
+    "source_of",
+]
 
 UNAUTHORIZED: Final = Rejected("amqp:unauthorized-access", "the name is for other roles")
 """The outcome of a message of which the sender has none of the roles of its name."""
@@ -42,3 +49,15 @@ def restricts(semantics: Semantics) -> bool:
 
 def _has_one(roles: frozenset[str], principal: Principal | None) -> bool:
     return not roles or principal is None or not roles.isdisjoint(principal.roles)
+
+
+def source_of(principal: Principal | None, client: Hashable) -> Hashable:
+    """Return that of which the share counts: a principal, or one connection of many alike.
+
+    Args:
+        principal: The principal; one that is not anonymous has one share for all its connections.
+        client: The connection; `None`: there is none.
+    """
+    if principal is None or principal.method == ANONYMOUS.method:
+        return client
+    return principal.name, principal.method, principal.issuer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import Delivery, Identity, Outcome
+from ...protocol.dispatch import Delivery, Identity, Outcome, Share
 
 if TYPE_CHECKING:
     from ._recorded import NameInstrument
@@ -89,6 +89,7 @@ class Arrival:
         delivery: Its record, once it is bound.
         answer: The reply of its consumer.
         outcome: Its outcome, once it is told.
+        share: What its source has at this node; `None`: the program itself.
         promised: Whether its producer was told that it is accepted, as it is on disk.
         stored: Its number in the file of messages on hold; 0: it is not there.
         leg: Whether another dispatcher, or another name of this node, has sent it on.
@@ -109,6 +110,7 @@ class Arrival:
     delivery: Delivery[Arrival] | None = None
     answer: Message | None = None
     outcome: Outcome | None = None
+    share: Share | None = None
     promised: bool = False
     stored: int = 0
     leg: bool = False

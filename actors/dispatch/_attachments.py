@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, AddressLike, Route, RouteLike
-from ...protocol.dispatch import Name, NameKind, Refusal, temporary_name
+from ...protocol.dispatch import Name, NameKind, Refusal, Share, temporary_name
 from ...protocol.options import Count, check_value
 from ...protocol.security import Principal
 from .._errors import LimitReached
@@ -51,10 +51,11 @@ class Attachments:
         # Temporary names that were made for links, and are not consumed yet.
         self._temporary: Final[dict[str, None]] = {}
 
-    def _state(self, name: Name) -> NameState:
-        state = self._core.names.find(name)
+    def _state(self, name: Name, share: Share | None = None) -> NameState:
+        state = self._core.names.find(name, share)
         if state is None:
-            raise ConsumerRefused(name.text, Refusal.NAMES)
+            full = share is None or self._core.names.is_full
+            raise ConsumerRefused(name.text, Refusal.NAMES if full else Refusal.SHARE)
         return state
 
     # --- consumers --------------------------------------------------------------------------
@@ -127,7 +128,8 @@ class Attachments:
     ) -> Consumer:
         core = self._core
         try:
-            state = self._state(name)
+            share = core.share_of(principal)
+            state = self._state(name, share)
         except ConsumerRefused:
             _forget(worker, ())
             raise
@@ -142,6 +144,7 @@ class Attachments:
             state=state,
             worker=worker,
             principal=principal,
+            share=share,
         )
         if worker is not None:
             worker.record = record
@@ -198,13 +201,14 @@ class Attachments:
         self, name: str, owner: AddressLike | None, principal: Principal | None
     ) -> Producer:
         """Attach a producer to a name; see `Dispatcher.produce`."""
-        state = self._state(self._for_producer(name, principal))
-        producer = Producer(self._core, state, self._core.number())
+        share = self._core.share_of(principal)
+        state = self._state(self._for_producer(name, principal), share)
+        producer = Producer(self._core, state, self._core.number(), share)
         self._add(producer, principal)
         try:
             if owner is not None:
                 producer.end_with(owner)
-            state.add_producer(producer.number)
+            state.add_producer(producer.number, share)
         except Exception:
             self.gone(producer.number)
             self._core.names.tidy(state)
@@ -216,15 +220,28 @@ class Attachments:
     ) -> AnonymousProducer:
         """Attach a producer that says the name with each message; see `Dispatcher.produce_any`."""
         core, most = self._core, self._core.options.deliveries.max_producers
-        if len(self.anonymous) >= most:
-            raise LimitReached("anonymous producers", most)
         window = core.options.anonymous_window
         producer = AnonymousProducer(core, core.number(), window, principal)
+        if self._has_most(producer.share) is not None:
+            raise LimitReached("anonymous producers", most)
         if owner is not None:
             producer.end_with(owner)
         self._add(producer, principal)
-        self.anonymous.add(producer.number)
+        self._add_anonymous(producer)
         return producer
+
+    def _has_most(self, share: Share | None) -> Refusal | None:
+        """Return the reason why there cannot be one more anonymous producer."""
+        most = self._core.options.deliveries.max_producers
+        if len(self.anonymous) >= most:
+            return Refusal.PRODUCERS
+        one = share is None or share.has_room(share.anonymous + 1, most)
+        return None if one else Refusal.SHARE
+
+    def _add_anonymous(self, producer: AnonymousProducer | CreditedProducer) -> None:
+        self.anonymous.add(producer.number)
+        if producer.share is not None:
+            producer.share.anonymous += 1
 
     def _for_producer(self, name: str, principal: Principal | None) -> Name:
         read = self._core.parse(name)
@@ -242,9 +259,12 @@ class Attachments:
     def gone(self, number: int) -> bool:
         """Forget a producer that is detached; return whether it was attached."""
         producer = self.producers.pop(number, None)
-        self.anonymous.discard(number)
         if producer is None:
             return False
+        if number in self.anonymous:
+            self.anonymous.discard(number)
+            if producer.share is not None:
+                producer.share.anonymous -= 1
         state = producer.state
         if state is not None and (of_name := self._principals.get(state.name.text)) is not None:
             of_name.pop(number, None)
@@ -261,20 +281,26 @@ class Attachments:
     # --- ends with credit of their own ------------------------------------------------------
 
     def open_producer(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None
+        self,
+        name: str | None,
+        end: ProducerEnd,
+        principal: Principal | None,
+        client: Hashable,
     ) -> CreditedProducer:
         """Attach a producer that is given credit by calls; see `Dispatcher.open_producer`."""
         core = self._core
-        state = None if name is None else self._state(self._for_producer(name, principal))
-        made = CreditedProducer(core, end, state, principal)
+        share, state = core.share_of(principal, client), None
+        if name is not None:
+            state = self._state(self._for_producer(name, principal), share)
+        made = CreditedProducer(core, end, state, principal, client)
         self._add(made, principal)
         try:
             if state is not None:
-                state.add_producer(made.number)
-            elif len(self.anonymous) >= core.options.deliveries.max_producers:
-                raise ConsumerRefused("", Refusal.PRODUCERS)
+                state.add_producer(made.number, share)
+            elif (reason := self._has_most(share)) is not None:
+                raise ConsumerRefused("", reason)
             else:
-                self.anonymous.add(made.number)
+                self._add_anonymous(made)
                 made.woken()
         except ConsumerRefused:
             self.gone(made.number)
@@ -284,7 +310,7 @@ class Attachments:
         return made
 
     def open_consumer(
-        self, name: str, end: ConsumerEnd, principal: Principal | None
+        self, name: str, end: ConsumerEnd, principal: Principal | None, client: Hashable
     ) -> CreditedConsumer:
         """Attach a consumer that gives credit by calls; see `Dispatcher.open_consumer`."""
         core = self._core
@@ -295,8 +321,9 @@ class Attachments:
             # Each that is asked by way of it knows it, and may not take the answers to others.
             raise ConsumerRefused(read.text, Refusal.CONSUMED)
         self._check_consumer(read, principal)
-        state = self._state(read)
-        made = CreditedConsumer(core, end, state, principal)
+        share = core.share_of(principal, client)
+        state = self._state(read, share)
+        made = CreditedConsumer(core, end, state, principal, share)
         try:
             made.attach()
         except ConsumerRefused:

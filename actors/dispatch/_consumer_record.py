@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ...protocol import Message, Route
-from ...protocol.dispatch import ConsumerTarget, Name, Refusal
+from ...protocol.dispatch import ConsumerTarget, Name, Refusal, Share
 from ...protocol.security import Principal
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class ConsumerRecord:
         deliver: Takes a message and its token, in place of the route.
         principal: The principal that consumes; `None` for a program of this node.
         label: Its name in an event log.
+        share: What its source has at this node; `None`: the program itself.
         target: It as the target of a copy.
     """
 
@@ -67,6 +68,7 @@ class ConsumerRecord:
     deliver: Callable[[Message, bytes | None], None] | None = None
     principal: Principal | None = None
     label: str = ""
+    share: Share | None = None
     target: ConsumerTarget = field(init=False)
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
+from collections.abc import Hashable
 from itertools import count
 from typing import Final
 
@@ -21,13 +22,15 @@ from ...protocol.dispatch import (
     NodeTotals,
     Outcome,
     Redirect,
+    Share,
     Tally,
     check_node_name,
     parse_name,
 )
 from ...protocol.eventlog import Outcome as Logged
+from ...protocol.security import Principal
 from .._worker import Worker
-from ._access import UNAUTHORIZED, PrincipalOf
+from ._access import UNAUTHORIZED, PrincipalOf, source_of
 from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath
 from ._attachments import Attachments
 from ._copies import Copies
@@ -132,6 +135,16 @@ class DispatchCore:
         """
         return parse_name(value, self.own, self.options.limits)
 
+    def share_of(self, principal: Principal | None, client: Hashable = None) -> Share | None:
+        """Return what a source has at this node; `None`: it is the program itself.
+
+        Args:
+            principal: The principal of the source.
+            client: Its connection.
+        """
+        source = source_of(principal, client)
+        return None if source is None else self.totals.share_of(source)
+
     def fault(self, doing: str, error: Exception) -> None:
         """Log an error of a part or of user code, after which the others go on."""
         self.node.parts.run_queue.fault(doing, error)
@@ -158,6 +171,7 @@ class DispatchCore:
             None if settled else PlainPath(message._replace(payload=b"")),
             until=deadline,
             deadline=now + self.options.outcome_timeout if deadline is None else deadline,
+            share=self.provisioning.share_of_sender(message),
         )
         if not self.provisioning.allows(name, message):
             count_received(self.node, arrival, label_of(name))
@@ -176,11 +190,10 @@ class DispatchCore:
 
     def bind(self, name: Name, arrival: Arrival) -> None:
         """Give a message to the state of its name."""
-        state = self.names.find(name)
+        state = self.names.find(name, arrival.share)
         if state is not None:
             self._bind(state, arrival)
             return
-        self.counts["more than max_names"] += 1
         count_received(self.node, arrival, label_of(name))
         if arrival.settled:
             count_end(arrival, Logged.DROP)

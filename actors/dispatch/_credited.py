@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from ...protocol.dispatch import (
     Outcome,
     Refusal,
     Rejected,
+    Share,
 )
 from ...protocol.security import Principal
 from ._access import UNAUTHORIZED, may_produce
@@ -44,6 +46,7 @@ class CreditedProducer:
         state: The state of its name; `None` for an anonymous one.
         principal: The principal that it sends for, which is checked for each name of an anonymous
             one; `None` for this program itself.
+        client: Its connection.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class CreditedProducer:
         end: ProducerEnd,
         state: NameState | None,
         principal: Principal | None,
+        client: Hashable = None,
     ) -> None:
         self.number: Final = core.number()
         self.state: Final = state
@@ -59,6 +63,7 @@ class CreditedProducer:
         self._core: Final = core
         self._end: Final = end
         self._principal: Final = principal
+        self.share: Final = core.share_of(principal, client)
         self._given = 0  # credit that the end has and has not used
         self._draining = False
         self._sends = 0
@@ -98,6 +103,7 @@ class CreditedProducer:
                 path,
                 until=until,
                 deadline=until,
+                share=self.share,
             ),
         )
         core.names.tidy(state)
@@ -178,7 +184,7 @@ class CreditedProducer:
             return _NO_NAME
         if not may_produce(core.provisioning.semantics_of(read), self._principal):
             return UNAUTHORIZED
-        return core.names.find(read) or _NO_ROOM
+        return core.names.find(read, self.share) or _NO_ROOM
 
     def _bind(self, state: NameState, arrival: Arrival) -> None:
         """Give a message to its name, with credit of this producer if it is one of the name."""
@@ -202,6 +208,7 @@ class CreditedConsumer:
         end: Its end.
         state: The state of its name.
         principal: The principal that consumes; `None` for this program itself.
+        share: What its source has at this node; `None`: it is the program itself.
     """
 
     def __init__(
@@ -210,6 +217,7 @@ class CreditedConsumer:
         end: ConsumerEnd,
         state: NameState,
         principal: Principal | None,
+        share: Share | None,
     ) -> None:
         self._core: Final = core
         self._end: Final = end
@@ -226,6 +234,7 @@ class CreditedConsumer:
             by_credit=True,
             deliver=self._deliver,
             principal=principal,
+            share=share,
         )
 
     def attach(self) -> None:

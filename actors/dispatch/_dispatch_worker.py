@@ -193,6 +193,7 @@ class DispatchWorker(Worker):
             now + transit.wait / 1000 if transit.wait else until,
             transit.redirected,
             leg=True,
+            share=core.totals.share_of(("neighbour", link), neighbour=True),
         )
         core.bind(core.parse(transit.name), arrival)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, AddressLike, RouteLike
@@ -284,7 +284,11 @@ class Dispatcher:
     # --- ends with credit of their own ------------------------------------------------------
 
     def open_producer(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
+        self,
+        name: str | None,
+        end: ProducerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> ProducerLink:
         """Attach a producer that is given credit by calls, for a transport with credit of its own.
 
@@ -292,15 +296,21 @@ class Dispatcher:
             name: The name; `None` for an anonymous producer, which names each message.
             end: Its end. It may get its credit before this returns.
             principal: The principal that sends; `None` for this program itself.
+            client: The connection that it is of, whatever is equal for those of one connection.
+                It has a share of the limits: see `DeliveryLimits.max_share`.
 
         Raises:
             BadName: The name cannot be read.
             ConsumerRefused: The name is unavailable, is for other roles, or has too many producers.
         """
-        return self._core.attachments.open_producer(name, end, principal)
+        return self._core.attachments.open_producer(name, end, principal, client)
 
     def open_consumer(
-        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+        self,
+        name: str,
+        end: ConsumerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> ConsumerLink:
         """Attach a consumer that gives credit by calls, for a transport with credit of its own.
 
@@ -310,13 +320,14 @@ class Dispatcher:
             name: The name, which is of this node if it is temporary or topological.
             end: Its end.
             principal: The principal that consumes; `None` for this program itself.
+            client: The connection that it is of, as of `open_producer`.
 
         Raises:
             BadName: The name cannot be read.
             ConsumerRefused: The name takes no further consumer, is one of another node, or is for
                 other roles.
         """
-        return self._core.attachments.open_consumer(name, end, principal)
+        return self._core.attachments.open_consumer(name, end, principal, client)
 
     def temporary_name(self) -> str:
         """Return a new temporary name of this node, which cannot be guessed.

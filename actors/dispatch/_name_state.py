@@ -33,6 +33,7 @@ from ...protocol.dispatch import (
     Refusal,
     Semantics,
     SendOn,
+    Share,
     Tally,
     Target,
     Told,
@@ -72,9 +73,12 @@ class NameState:
         scheduled: When the dispatcher looks at it again, in seconds.
         announced: What other nodes were told of its consumers; `None` if there are none.
         dropped: Number of messages that were dropped.
+        share: What the source has of which the name is one; `None`: the program itself.
     """
 
-    def __init__(self, core: DispatchCore, name: Name, semantics: Semantics) -> None:
+    def __init__(
+        self, core: DispatchCore, name: Name, semantics: Semantics, share: Share | None = None
+    ) -> None:
         self._core: Final = core
         self._pure: Final = PureState[Arrival](core.own, semantics, core.token, core.totals)
         self.name: Final = name
@@ -83,6 +87,7 @@ class NameState:
         self.scheduled: float | None = None
         self.announced: int | None = None
         self.dropped = 0
+        self.share: Final = share
         self._performing = False
         self._gone = 0, ""  # the last consumer that has gone, with its label
 
@@ -155,9 +160,14 @@ class NameState:
         self._perform()
         return sent
 
-    def has_room(self, size: int) -> bool:
-        """Whether there is room for a message of some bytes that waits for its outcome."""
-        return self._pure.deliveries.has_room(size)
+    def has_room(self, size: int, share: Share | None = None) -> bool:
+        """Whether there is room for a message of some bytes that waits for its outcome.
+
+        Args:
+            size: The bytes.
+            share: What its source has at this node.
+        """
+        return self._pure.deliveries.has_room(size, share)
 
     def _delivery(self, arrival: Arrival) -> Delivery[Arrival]:
         """Return the record of a message, which is the same after a redirect."""
@@ -178,6 +188,7 @@ class NameState:
                 until=arrival.until,
                 deadline=arrival.deadline,
                 redirected=arrival.redirected,
+                share=arrival.share,
             )
         delivery = arrival.delivery
         delivery.promised, delivery.deadline = arrival.promised, arrival.deadline
@@ -221,6 +232,7 @@ class NameState:
             self._core.now(),
             milliseconds=self._core.milliseconds(),
             by_credit=record.by_credit,
+            share=record.share,
         )
         if refusal is not None:
             del self.consumers[record.number]
@@ -261,13 +273,17 @@ class NameState:
 
     # --- producers --------------------------------------------------------------------------
 
-    def add_producer(self, number: int) -> None:
+    def add_producer(self, number: int, share: Share | None = None) -> None:
         """Attach a producer.
+
+        Args:
+            number: Its number.
+            share: What its source has at this node.
 
         Raises:
             ConsumerRefused: The name is unavailable, or has too many.
         """
-        refusal = self._pure.add_producer(number)
+        refusal = self._pure.add_producer(number, share=share)
         if refusal is not None:
             raise ConsumerRefused(self.name.text, refusal)
         self._perform()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.dispatch import ALL_NODES, Name, NameKind
+from ...protocol.dispatch import ALL_NODES, Name, NameKind, Share
 from ._consumer_record import Accept, ConsumerRecord
 from ._name_state import NameState
 from ._stored import effective
@@ -30,16 +30,33 @@ class NameTable:
         self._core: Final = core
         self.states: Final[dict[str, NameState]] = {}
 
-    def find(self, name: Name) -> NameState | None:
-        """Return the state of a name, made if need be; `None` at `DispatchOptions.max_names`."""
-        return self.states.get(name.text) or self._make(name)
+    @property
+    def is_full(self) -> bool:
+        """Whether there are `DispatchOptions.max_names`."""
+        return len(self.states) >= self._core.options.max_names
 
-    def _make(self, name: Name) -> NameState | None:
+    def find(self, name: Name, share: Share | None = None) -> NameState | None:
+        """Return the state of a name, made if need be; `None` if there are too many.
+
+        Args:
+            name: The name.
+            share: What the source has that uses it, which may have a part of
+                `DispatchOptions.max_names`.
+        """
+        return self.states.get(name.text) or self._make(name, share)
+
+    def _make(self, name: Name, share: Share | None) -> NameState | None:
         core = self._core
-        if len(self.states) >= core.options.max_names:
+        if self.is_full:
+            core.counts["more than max_names"] += 1
             return None
+        if share is not None:
+            if not share.has_room(share.names + 1, core.options.max_names):
+                core.counts["more names than the share of a source"] += 1
+                return None
+            share.names += 1
         semantics = effective(core.provisioning.semantics_of(name))
-        state = self.states[name.text] = NameState(core, name, semantics)
+        state = self.states[name.text] = NameState(core, name, semantics, share)
         if name.kind is NameKind.TOPOLOGICAL and name.node == ALL_NODES:
             self._add_own_copy(state)
         core.topology.joined(state)
@@ -64,6 +81,8 @@ class NameTable:
         """Forget the state of a name of which nothing is left."""
         if _is_idle(state) and self.states.get(state.name.text) is state:
             del self.states[state.name.text]
+            if state.share is not None:
+                state.share.names -= 1
 
     def nodes(self, name: Name, told: Mapping[str, int]) -> Mapping[str, int]:
         """Return the other nodes with consumers of a name, with their claims."""

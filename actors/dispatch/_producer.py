@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.dispatch import RELEASED, Outcome
+from ...protocol.dispatch import RELEASED, Outcome, Share
 from ...protocol.security import Principal
 from ._access import UNAUTHORIZED, may_produce
 from ._sender import Ended, Sender
@@ -30,8 +30,10 @@ class Producer(Sender):
         closed: Whether it has been closed.
     """
 
-    def __init__(self, core: DispatchCore, state: NameState, number: int) -> None:
-        super().__init__(core, number, state.name.text)
+    def __init__(
+        self, core: DispatchCore, state: NameState, number: int, share: Share | None = None
+    ) -> None:
+        super().__init__(core, number, state.name.text, share)
         self._state: Final = state
 
     @property
@@ -107,7 +109,7 @@ class AnonymousProducer(Sender):
     def __init__(
         self, core: DispatchCore, number: int, window: int, principal: Principal | None
     ) -> None:
-        super().__init__(core, number, "an anonymous producer")
+        super().__init__(core, number, "an anonymous producer", core.share_of(principal))
         self._window: Final = window
         self._principal: Final = principal
 

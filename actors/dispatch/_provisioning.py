@@ -14,6 +14,7 @@ from ...protocol.dispatch import (
     Provisions,
     ProvisionsChange,
     Semantics,
+    Share,
     read_provisions,
 )
 from ...protocol.security import ANONYMOUS, Principal
@@ -138,3 +139,10 @@ class Provisioning:
     def principal_of(self, link: Address) -> Principal | None:
         """Return the principal of the peer of a link; `None` if it is not authenticated."""
         return None if self._principal_of is None else self._principal_of(link)
+
+    def share_of_sender(self, message: Message) -> Share | None:
+        """Return what the sender of a message has at this node; `None`: it is of this node."""
+        source = message.source
+        if source is None or self._core.node.parts.table.is_inside(source):
+            return None
+        return self._core.share_of(self.principal_of(source), source)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import AddressLike, Message
-from ...protocol.dispatch import MODIFIED, Outcome
+from ...protocol.dispatch import MODIFIED, Outcome, Share
 from ...protocol.options import check_timeout
 from .._errors import LimitReached
 from ..routing._given import check_payload
@@ -33,18 +33,23 @@ class Sender(ABC):
         core: The dispatcher.
         number: Its number at this node.
         name: The text of its name, for errors.
+        share: What its source has at this node; `None`: it is the program itself.
 
     Attributes:
         name: The text of its name, or a word for it.
         number: Its number at this node.
         closed: Whether it has been closed.
+        share: What its source has at this node.
     """
 
-    def __init__(self, core: DispatchCore, number: int, name: str) -> None:
+    def __init__(
+        self, core: DispatchCore, number: int, name: str, share: Share | None = None
+    ) -> None:
         self.name: Final = name
         self.number: Final = number
         self.closed = False
         self._reason = ""
+        self.share: Final = share
         self._core: Final = core
         self._sends = 0
         self._open: Final[dict[int, asyncio.Future[Ended] | None]] = {}
@@ -229,4 +234,5 @@ class Sender(ABC):
             path,
             until=deadline,
             deadline=deadline,
+            share=self.share,
         )

@@ -136,7 +136,9 @@ class StoredMessages:
         """Whether there is room in memory, and none that was there before waits for some."""
         state = self._core.names.states.get(name.text)
         size = len(arrival.message.payload)
-        return name.text not in self._waiting and (state is None or state.has_room(size))
+        return name.text not in self._waiting and (
+            state is None or state.has_room(size, arrival.share)
+        )
 
     def _put(self, name: str, arrival: Arrival, hold: Hold) -> int:
         message = arrival.message
@@ -251,7 +253,9 @@ class StoredMessages:
             self._waiting.discard(text)
             return False
         name = core.parse(text)
-        state = core.names.find(name)
+        state = core.names.states.get(text)
+        if state is None and not core.names.is_full:
+            state = core.names.find(name)
         room = state is not None and state.has_room(self.store.known(left[0])[1])
         if not room and text not in self._waiting:
             self._waiting.add(text)

@@ -63,7 +63,7 @@ from ._delivery import (
     Round,
     Unreturned,
 )
-from ._delivery_limits import DeliveryLimits, NodeTotals
+from ._delivery_limits import DeliveryLimits, NodeTotals, Share
 from ._direct_consumers import DirectAdmission, DirectConsumers
 from ._dispositions import (
     MAX_CONDITION,
@@ -425,6 +425,7 @@ __all__ = [
     "Semantics",
     "SendOn",
     "Settlement",
+    "Share",
     "Tally",
     "Target",
     "Throttle",

@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from ._delivery_limits import NodeTotals, Share
+from ._name_events import DropReason
 
 __all__ = ["ConsumerQueue", "Waiting"]
 
-Kept = TypeVar("Kept")
+
+class Measured(Protocol):
+    """A message of a source, with its bytes."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        ...
+
+    @property
+    def share(self) -> Share | None:
+        """The share of its source in the limits of this node."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=Measured)
 
 _SPARE: Final = 64
 """Times of messages that have gone which may lie in the heap beyond as many as wait."""
@@ -33,15 +51,19 @@ class ConsumerQueue(Generic[Kept]):
     """The queue of one consumer, in order, and its credit.
 
     Unsettled messages are bounded by the table of deliveries; only pre-settled ones are dropped
-    here, one for each that is too many.
+    here: for each that is too many, and for bytes that are too many at the node.
 
     Args:
         window: Pre-settled messages that wait. Beyond: one is dropped and counted.
+        totals: What all names of the node have together.
         newest: Whether the newest is dropped instead of the oldest.
     """
 
-    def __init__(self, window: int, *, newest: bool = False) -> None:
+    def __init__(
+        self, window: int, totals: NodeTotals | None = None, *, newest: bool = False
+    ) -> None:
         self.window = window
+        self._totals = totals or NodeTotals()
         self.newest = newest
         self._numbers = count()
         self._waiting: dict[int, Waiting[Kept]] = {}
@@ -51,7 +73,7 @@ class ConsumerQueue(Generic[Kept]):
         self.credit = 0
         """Messages that the consumer takes."""
         self.dropped = 0
-        """Number of pre-settled messages that were dropped, because of `window`."""
+        """Number of pre-settled messages that were dropped, because of `window` or of bytes."""
         self.expired = 0
         """Number of messages that were too late."""
 
@@ -61,24 +83,25 @@ class ConsumerQueue(Generic[Kept]):
 
     def put(
         self, message: Kept, token: bytes | None = None, until: float | None = None
-    ) -> Kept | None:
-        """Add a message; return the pre-settled one that is dropped for it, if any.
+    ) -> list[tuple[Kept, DropReason]]:
+        """Add a message; return the pre-settled ones that are dropped for it, with the reason.
 
         Args:
             message: The message.
             token: The token of the delivery; `None` for a pre-settled one.
             until: When it is not worth handling any more, in seconds.
         """
-        dropped: Kept | None = None
-        if token is None and len(self._settled) >= self.window:
+        dropped: list[tuple[Kept, DropReason]] = []
+        while token is None and (reason := self._is_full(message)) is not None:
             self.dropped += 1
-            if self.newest:
-                return message
-            dropped = self._remove(next(iter(self._settled))).message
+            # What one source has too many is not at the cost of the messages of another one.
+            if self.newest or not self._settled or reason is DropReason.SHARE:
+                return [*dropped, (message, reason)]
+            dropped.append((self._remove(next(iter(self._settled))).message, reason))
         number = next(self._numbers)
         self._waiting[number] = Waiting(message, token, until)
         if token is None:
-            self._settled[number] = None
+            self._settle(number, message)
         else:
             self._of_token[token] = number
         if until is not None:
@@ -99,7 +122,7 @@ class ConsumerQueue(Generic[Kept]):
         number = self._of_token.pop(token, None)
         if number is not None:
             self._waiting[number] = self._waiting[number]._replace(token=None)
-            self._settled[number] = None
+            self._settle(number, self._waiting[number].message)
 
     def drain(self) -> int:
         """Remove the credit that is left once `take` has returned all; return it."""
@@ -140,6 +163,20 @@ class ConsumerQueue(Generic[Kept]):
         waiting = self._waiting.pop(number)
         if waiting.token is None:
             del self._settled[number]
+            self._totals.count_settled(waiting.message.size, waiting.message.share, -1)
         else:
             del self._of_token[waiting.token]
         return waiting
+
+    def _settle(self, number: int, message: Kept) -> None:
+        self._settled[number] = None
+        self._totals.count_settled(message.size, message.share, 1)
+
+    def _is_full(self, message: Kept) -> DropReason | None:
+        """Return the reason why a pre-settled message has no room."""
+        totals, size = self._totals, message.size
+        if not totals.may_have_settled(size, message.share):
+            return DropReason.SHARE
+        if len(self._settled) >= self.window:
+            return DropReason.OVERFLOW
+        return None if totals.has_settled_room(size) else DropReason.SETTLED_SIZE

@@ -43,7 +43,7 @@ from ._delivery import (
     Round,
     Unreturned,
 )
-from ._delivery_limits import NodeTotals
+from ._delivery_limits import NodeTotals, Share
 from ._hold_queue import HoldQueue
 from ._outcomes import (
     MODIFIED,
@@ -87,17 +87,31 @@ class Deliveries(Generic[M]):
 
     # --- entry and end ----------------------------------------------------------------------
 
-    def has_room(self, size: int) -> bool:
-        """Whether there is room for an unsettled delivery of a message of some bytes."""
+    def has_room(self, size: int, share: Share | None = None) -> bool:
+        """Whether there is room for an unsettled delivery of a message of some bytes.
+
+        Args:
+            size: The bytes.
+            share: What its source has.
+        """
         limits = self._limits
         return (
             self._totals.size + size <= limits.max_unsettled_size
             and self._unsettled < limits.max_unsettled
+            and self.may_have(size, share)
+        )
+
+    def may_have(self, size: int, share: Share | None) -> bool:
+        """Whether a source may have one more delivery, of a message of some bytes."""
+        limits = self._limits
+        return share is None or (
+            share.has_room(share.size + size, limits.max_unsettled_size)
+            and share.has_room(share.unsettled + 1, limits.max_unsettled)
         )
 
     def enter(self, delivery: Delivery[M], now: float) -> bool:
         """Begin an unsettled delivery, to be bound, held or ended; return whether there is room."""
-        room = delivery.promised or self.has_room(delivery.size)
+        room = delivery.promised or self.has_room(delivery.size, delivery.share)
         if not room or (delivery.source, delivery.token) in self._of_token:
             self._counts["refused"] += 1
             return False
@@ -174,7 +188,7 @@ class Deliveries(Generic[M]):
         These are to be answered by `bind`, `hold` or `end` at once.
         """
         gone = [] if self._hold is None else self._hold.clear()
-        self._hold = None if retry is None else HoldQueue(retry)
+        self._hold = None if retry is None else HoldQueue(retry, self._totals)
         return gone
 
     def hold(self, delivery: Delivery[M], now: float) -> bool:
@@ -332,9 +346,8 @@ class Deliveries(Generic[M]):
 
     def _count(self, delivery: Delivery[M], sign: int) -> None:
         self._unsettled += sign
-        self._totals.unsettled += sign
         self._size += sign * delivery.size
-        self._totals.size += sign * delivery.size
+        self._totals.count(delivery.size, delivery.share, sign)
 
     def _unhold(self, delivery: Delivery[M]) -> None:
         if self._hold is not None:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from ._choice import Target
+from ._delivery_limits import Share
 from ._outcomes import Accepted, FanOut, Modified, Outcome, Rejected, Released, Tally
 from ._semantics_parts import Redirect, Retry
 from ._transit import Identity
@@ -66,6 +67,7 @@ class Delivery(Generic[M]):
         redirected: Whether it was redirected.
         promised: Whether its producer was told that it is accepted, and it is kept elsewhere until
             a consumer has settled it: no limit here refuses it, and in doubt it is sent again.
+        share: What its source has at this node; `None`: the program itself.
         doubts: How often a target had it and left it in doubt.
         since: When it was bound first in this round, in seconds.
         limit: When the copies that it has now end in any case, in seconds.
@@ -93,6 +95,7 @@ class Delivery(Generic[M]):
     deadline: float | None = None
     redirected: bool = False
     promised: bool = False
+    share: Share | None = None
     doubts: int = 0
     since: float = 0.0
     limit: float | None = None

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Annotated, Final, TypeAlias
 
-from ..options import Count, Seconds, Size, check_options
+from ..options import Count, Range, Seconds, Size, check_options
 
-__all__ = ["DeliveryLimits", "NodeTotals"]
+__all__ = ["DeliveryLimits", "NodeTotals", "Share"]
+
+_SPARE: Final = 64
+"""Shares of sources without anything that are kept beyond as many as have something."""
+
+Percent: TypeAlias = Annotated[int, Range(least=1, most=100)]
+"""A part of a whole, in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +26,15 @@ class DeliveryLimits:
         max_unsettled: Unsettled deliveries of a name. Beyond: a further one is released and
             counted.
         max_unsettled_size: Bytes of the messages of unsettled deliveries of all names of a node
-            together, those on hold included. Beyond: as with `max_unsettled`. Pre-settled
-            messages are bounded by the hold of their name, and by the windows of its consumers.
+            together, those on hold included. Beyond: as with `max_unsettled`.
+        max_settled_size: Bytes of pre-settled messages of all names of a node together that are on
+            hold or wait for the credit of consumers. Beyond: one that waits for the same consumer
+            is dropped, the oldest or the newest as with its window, and none is held.
+        max_share: What one connection, or one principal that is not anonymous, may have of the
+            limits of a node and of a name, in percent: of unsettled deliveries, of the bytes of
+            unsettled and of pre-settled messages, of `DispatchOptions.max_names`, of producers and
+            of consumers. Beyond: as with that limit, and counted. The program itself has no share.
+        max_neighbour_share: What one neighbour may have of them, in percent. Beyond: the same.
         max_node_consumers: Consumers of all names of a node. Beyond: a further one is refused and
             counted.
         max_node_producers: Producers of all names of a node. Beyond: as with consumers.
@@ -42,6 +57,9 @@ class DeliveryLimits:
 
     max_unsettled: Count = 100_000
     max_unsettled_size: Count = 256 * 1024 * 1024
+    max_settled_size: Count = 64 * 1024 * 1024
+    max_share: Percent = 25
+    max_neighbour_share: Percent = 75
     max_node_consumers: Count = 100_000
     max_node_producers: Count = 100_000
     max_consumers: Count = 1_000
@@ -55,6 +73,41 @@ class DeliveryLimits:
         check_options(self)
 
 
+@dataclass(slots=True, eq=False)
+class Share:
+    """The part of the limits of a node that a source has: a connection, principal or neighbour.
+
+    Attributes:
+        percent: What it may have of each limit, in percent.
+        unsettled: Number of its unsettled deliveries.
+        size: Bytes of their messages.
+        settled_size: Bytes of its pre-settled messages that are on hold or wait for credit.
+        producers: Number of its producers.
+        anonymous: Number of its anonymous producers.
+        consumers: Number of its consumers.
+        names: Number of the names that have a state because of it.
+    """
+
+    percent: int
+    unsettled: int = 0
+    size: int = 0
+    settled_size: int = 0
+    producers: int = 0
+    anonymous: int = 0
+    consumers: int = 0
+    names: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing."""
+        attached = self.producers or self.anonymous or self.consumers or self.names
+        return not (attached or self.unsettled or self.settled_size)
+
+    def has_room(self, wanted: int, most: int) -> bool:
+        """Whether it may have so much of a limit of all."""
+        return wanted <= max(1, most * self.percent // 100)
+
+
 @dataclass(slots=True)
 class NodeTotals:
     """The figures of all names of a node together, which they share, so that limits hold for it.
@@ -63,14 +116,60 @@ class NodeTotals:
         limits: The limits.
         unsettled: Number of unsettled deliveries.
         size: Bytes of their messages.
+        settled_size: Bytes of pre-settled messages that are on hold or wait for credit.
         consumers: Number of consumers.
         producers: Number of producers.
         counts: What was dropped or refused, by its reason.
+        shares: The shares of the sources that have something, and some of others.
+        sweep_at: Number of shares at which those of sources that have nothing are forgotten.
     """
 
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
     unsettled: int = 0
     size: int = 0
+    settled_size: int = 0
     consumers: int = 0
     producers: int = 0
     counts: Counter[str] = field(default_factory=Counter[str])
+    shares: dict[Hashable, Share] = field(default_factory=dict[Hashable, Share])
+    sweep_at: int = _SPARE
+
+    def share_of(self, source: Hashable, *, neighbour: bool = False) -> Share:
+        """Return the share of a source."""
+        share = self.shares.get(source)
+        if share is None:
+            if len(self.shares) >= self.sweep_at:
+                self._sweep()
+            limits = self.limits
+            percent = limits.max_neighbour_share if neighbour else limits.max_share
+            share = self.shares[source] = Share(percent)
+        return share
+
+    def _sweep(self) -> None:
+        """Forget the shares of sources that have nothing."""
+        for source in [each for each, share in self.shares.items() if share.is_idle]:
+            del self.shares[source]
+        self.sweep_at = 2 * len(self.shares) + _SPARE
+
+    def count(self, size: int, share: Share | None, sign: int) -> None:
+        """Count an unsettled delivery of a message of some bytes, or with -1 its end."""
+        self.unsettled += sign
+        self.size += sign * size
+        if share is not None:
+            share.unsettled += sign
+            share.size += sign * size
+
+    def has_settled_room(self, size: int) -> bool:
+        """Whether there is room for a pre-settled message of some bytes that waits."""
+        return self.settled_size + size <= self.limits.max_settled_size
+
+    def may_have_settled(self, size: int, share: Share | None) -> bool:
+        """Whether its source may have one more."""
+        most = self.limits.max_settled_size
+        return share is None or share.has_room(share.settled_size + size, most)
+
+    def count_settled(self, size: int, share: Share | None, sign: int) -> None:
+        """Count a pre-settled message that waits, or with -1 that it does not any more."""
+        self.settled_size += sign * size
+        if share is not None:
+            share.settled_size += sign * size

@@ -17,6 +17,7 @@ from typing import Final, Generic, TypeVar
 
 from ._choice import Target
 from ._delivery import Delivery
+from ._delivery_limits import NodeTotals
 from ._semantics_parts import Retry
 
 __all__ = ["HoldQueue"]
@@ -32,10 +33,12 @@ class HoldQueue(Generic[M]):
 
     Args:
         retry: The bounds and times.
+        totals: What all names of the node have together.
     """
 
-    def __init__(self, retry: Retry) -> None:
+    def __init__(self, retry: Retry, totals: NodeTotals | None = None) -> None:
         self._retry = retry
+        self._totals = totals or NodeTotals()
         # In the order in which they came: that in which they are tried.
         self._held: dict[Delivery[M], None] = {}
         self._times: list[tuple[float, int, Delivery[M]]] = []
@@ -69,14 +72,17 @@ class HoldQueue(Generic[M]):
             ends = (now + hold.age, delivery.until, delivery.deadline)
             delivery.hold_until = min(each for each in ends if each is not None)
         full = not delivery.promised and (
-            len(self._held) >= hold.messages or self.size + delivery.size > hold.size
+            len(self._held) >= hold.messages
+            or self.size + delivery.size > hold.size
+            or (delivery.settled and not self._has_settled_room(delivery))
         )
         if full or delivery.hold_until <= now:
             self.refused += 1
             return False
         self._held[delivery] = None
         self.size += delivery.size
-        self.settled += delivery.settled
+        if delivery.settled:
+            self._count_settled(delivery, 1)
         self._schedule(delivery, now)
         return True
 
@@ -120,19 +126,29 @@ class HoldQueue(Generic[M]):
         if delivery in self._held:
             del self._held[delivery]
             self.size -= delivery.size
-            self.settled -= delivery.settled
+            if delivery.settled:
+                self._count_settled(delivery, -1)
 
     def became_settled(self, delivery: Delivery[M]) -> None:
         """Count a message as pre-settled from now on, if it is on hold."""
-        self.settled += delivery in self._held
+        if delivery in self._held:
+            self._count_settled(delivery, 1)
 
     def clear(self) -> list[Delivery[M]]:
         """Remove and return all messages, as when the name is provisioned with another hold."""
         gone = list(self._held)
-        self._held.clear()
+        for delivery in gone:
+            self.remove(delivery)
         self._times.clear()
-        self.size = self.settled = 0
         return gone
+
+    def _has_settled_room(self, delivery: Delivery[M]) -> bool:
+        totals, size = self._totals, delivery.size
+        return totals.has_settled_room(size) and totals.may_have_settled(size, delivery.share)
+
+    def _count_settled(self, delivery: Delivery[M], sign: int) -> None:
+        self.settled += sign
+        self._totals.count_settled(delivery.size, delivery.share, sign)
 
     def _schedule(self, delivery: Delivery[M], now: float) -> None:
         # Beyond 64 doublings no time is left that is not the longest.

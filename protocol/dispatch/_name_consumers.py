@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 from ._choice import Chooser, ConsumerTarget
 from ._consumer_queue import ConsumerQueue
 from ._delivery import Delivery
-from ._delivery_limits import NodeTotals
+from ._delivery_limits import NodeTotals, Share
 from ._direct_consumers import DirectConsumers
 from ._name_events import Refusal
 from ._semantics import Semantics
@@ -31,6 +31,7 @@ class NameConsumer(Generic[M]):
         by_credit: Whether its credit is given by calls only; otherwise a message that it has
             settled gives one back.
         queue: The messages that wait for its credit.
+        share: What its source has at this node.
         active: Whether it has messages; a standby has none.
         handed: Pre-settled messages that it has and has not handled.
         target: It as the target of a copy.
@@ -41,6 +42,7 @@ class NameConsumer(Generic[M]):
     milliseconds: int
     by_credit: bool
     queue: ConsumerQueue[Delivery[M]]
+    share: Share | None = None
     active: bool = False
     handed: int = 0
     target: ConsumerTarget = field(init=False)
@@ -133,17 +135,29 @@ class NameConsumers(Generic[M]):
         return gone
 
     def add(
-        self, number: int, window: int, semantics: Semantics, milliseconds: int, *, by_credit: bool
+        self,
+        number: int,
+        window: int,
+        semantics: Semantics,
+        milliseconds: int,
+        *,
+        by_credit: bool,
+        share: Share | None = None,
     ) -> Refusal | list[tuple[int, Refusal]]:
         """Add a consumer; return the reason why not, or the consumers that have to go for it."""
         limits, totals = self._totals.limits, self._totals
         most = totals.consumers >= limits.max_node_consumers
         if most or len(self._records) >= limits.max_consumers:
             return Refusal.CONSUMERS
+        if share is not None:
+            here = sum(each.share is share for each in self._records.values()) + 1
+            node = share.consumers + 1, limits.max_node_consumers
+            if not (share.has_room(here, limits.max_consumers) and share.has_room(*node)):
+                return Refusal.SHARE
         newest = semantics.overflow is Overflow.NEWEST
-        queue: ConsumerQueue[Delivery[M]] = ConsumerQueue(semantics.window, newest=newest)
+        queue: ConsumerQueue[Delivery[M]] = ConsumerQueue(semantics.window, totals, newest=newest)
         queue.credit = 0 if by_credit else window
-        record = NameConsumer(number, window, milliseconds, by_credit, queue)
+        record = NameConsumer(number, window, milliseconds, by_credit, queue, share)
         gone: list[tuple[int, Refusal]] = []
         if self._direct is not None:
             gone = self._claim(self._direct, record)
@@ -151,6 +165,8 @@ class NameConsumers(Generic[M]):
                 return Refusal.TAKEN
         self._records[number] = record
         totals.consumers += 1
+        if share is not None:
+            share.consumers += 1
         return gone
 
     def remove(self, number: int) -> NameConsumer[M] | None:
@@ -158,6 +174,8 @@ class NameConsumers(Generic[M]):
         record = self._records.pop(number, None)
         if record is not None:
             self._totals.consumers -= 1
+            if record.share is not None:
+                record.share.consumers -= 1
             self._chooser.remove_consumer(number)
             if self._direct is not None:
                 self._direct.remove(number)

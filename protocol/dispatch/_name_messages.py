@@ -145,14 +145,15 @@ class NameMessages(Generic[M]):
                 self._tell(delivery, ACCEPTED)
                 delivery.settled = True
             elif not self._deliveries.enter(delivery, now):
-                reason, outcome = DropReason.UNSETTLED, RELEASED
+                one = self._deliveries.may_have(delivery.size, delivery.share)
+                reason = DropReason.UNSETTLED if one else DropReason.SHARE
         if reason is None:
             self._place(delivery, now)
         elif delivery.settled:
             self._drop(delivery, reason)
         else:
             self._totals.counts[reason] += 1
-            self._tell(delivery, outcome, bound=reason is DropReason.UNSETTLED)
+            self._tell(delivery, outcome, bound=reason in (DropReason.UNSETTLED, DropReason.SHARE))
         self._refresh()
 
     def go_on(self, delivery: Delivery[M], now: float) -> None:
@@ -215,10 +216,9 @@ class NameMessages(Generic[M]):
         if record is None:
             raise AssertionError("a target that is not there")
         self._chooser.bound(target)
-        dropped = record.queue.put(delivery, token, delivery.until)
-        if dropped is not None:
+        for dropped, reason in record.queue.put(delivery, token, delivery.until):
             self._chooser.settled(target)
-            self._drop(dropped, DropReason.OVERFLOW)
+            self._drop(dropped, reason)
         if delivery.until is not None:
             known = self._too_late
             self._too_late = delivery.until if known is None else min(known, delivery.until)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ._choice import LinkTarget, Target
-from ._delivery_limits import NodeTotals
+from ._delivery_limits import NodeTotals, Share
 from ._duplicate_window import DuplicateWindow
 from ._graph import Paths
 from ._name_events import ConsumerActive, ConsumerEnded, DropReason, Refusal
@@ -42,6 +42,7 @@ class NameState(NameMessages[M]):
         totals: NodeTotals | None = None,
     ) -> None:
         super().__init__(own, semantics, make_token, totals)
+        self._shares: dict[int, Share] = {}  # those of producers, by their number
         self._configure(None)
 
     @property
@@ -121,6 +122,7 @@ class NameState(NameMessages[M]):
         *,
         milliseconds: int = 0,
         by_credit: bool = False,
+        share: Share | None = None,
     ) -> Refusal | None:
         """Attach a consumer; return the reason why it cannot be.
 
@@ -130,11 +132,12 @@ class NameState(NameMessages[M]):
             now: The time, in seconds.
             milliseconds: The time since an epoch that all nodes have, for a direct name.
             by_credit: Whether its credit is given by `credit` only.
+            share: What its source has at this node.
         """
         if self.refuses:
             return Refusal.UNAVAILABLE
         added = self._consumers.add(
-            number, window, self.semantics, milliseconds, by_credit=by_credit
+            number, window, self.semantics, milliseconds, by_credit=by_credit, share=share
         )
         if isinstance(added, Refusal):
             self._totals.counts[added] += 1
@@ -204,7 +207,9 @@ class NameState(NameMessages[M]):
 
     # --- producers --------------------------------------------------------------------------
 
-    def add_producer(self, number: int, *, anonymous: bool = False) -> Refusal | None:
+    def add_producer(
+        self, number: int, *, anonymous: bool = False, share: Share | None = None
+    ) -> Refusal | None:
         """Attach a producer; return the reason why it cannot be."""
         limits, totals = self._totals.limits, self._totals
         if self.refuses:
@@ -213,6 +218,14 @@ class NameState(NameMessages[M]):
         if most or len(self._windows) >= limits.max_producers:
             totals.counts[Refusal.PRODUCERS] += 1
             return Refusal.PRODUCERS
+        if share is not None:
+            here = sum(each is share for each in self._shares.values()) + 1
+            node = share.producers + 1, limits.max_node_producers
+            if not (share.has_room(here, limits.max_producers) and share.has_room(*node)):
+                totals.counts[Refusal.SHARE] += 1
+                return Refusal.SHARE
+            self._shares[number] = share
+            share.producers += 1
         totals.producers += 1
         self._events += self._windows.add(number, self.semantics.window, anonymous=anonymous)
         return None
@@ -222,6 +235,8 @@ class NameState(NameMessages[M]):
         self._deliveries.producer_lost(number)
         if number in self._windows:
             self._totals.producers -= 1
+            if (share := self._shares.pop(number, None)) is not None:
+                share.producers -= 1
             self._events += self._windows.remove(number)
 
     def credit_of(self, producer: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from onward.actors.dispatch import ConsumerEnd, OutcomeCallback, ProducerEnd
@@ -108,7 +109,11 @@ class MemoryPort:
         self._temporary = 0
 
     def open_producer(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
+        self,
+        name: str | None,
+        end: ProducerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> MemoryProducer:
         self._check(name, principal)
         made = MemoryProducer(self, name, end)
@@ -118,7 +123,11 @@ class MemoryPort:
         return made
 
     def open_consumer(
-        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+        self,
+        name: str,
+        end: ConsumerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> MemoryConsumer:
         self._check(name, principal)
         made = MemoryConsumer(self, name, end)

@@ -110,7 +110,9 @@ class Links:
             raise Refused("amqp:not-implemented", "there are no transactions")
         name = self._port.temporary_name() if asked.dynamic else asked.address or None
         made = IncomingLink(link, self._host)
-        made.attach(self._port.open_producer(name, made, self._principal), anonymous=name is None)
+        made.attach(
+            self._port.open_producer(name, made, self._principal, self), anonymous=name is None
+        )
         link.target.address = name
         link.target.dynamic = asked.dynamic
         link.source.address = link.remote_source.address
@@ -133,7 +135,7 @@ class Links:
         link.target.address = link.remote_target.address
         link.snd_settle_mode = link.remote_snd_settle_mode
         link.max_message_size = self._options.max_message
-        made.attach(self._port.open_consumer(name, made, self._principal))
+        made.attach(self._port.open_consumer(name, made, self._principal, self))
         link.open()
         return made
 

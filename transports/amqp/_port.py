@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -41,7 +41,11 @@ class DispatchPort(Protocol):
     """A dispatcher, as far as the edge needs it: see `Dispatcher`."""
 
     def open_producer(
-        self, name: str | None, end: ProducerEnd, principal: Principal | None = None
+        self,
+        name: str | None,
+        end: ProducerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> ProducerLink:
         """Attach a producer of a name, or an anonymous one.
 
@@ -51,7 +55,11 @@ class DispatchPort(Protocol):
         ...
 
     def open_consumer(
-        self, name: str, end: ConsumerEnd, principal: Principal | None = None
+        self,
+        name: str,
+        end: ConsumerEnd,
+        principal: Principal | None = None,
+        client: Hashable = None,
     ) -> ConsumerLink:
         """Attach a consumer of a name.
 
@@ -78,6 +86,7 @@ REFUSALS: Final[Mapping[Refusal, tuple[str, str]]] = MappingProxyType(
         Refusal.DISPLACED: ("amqp:link:stolen", "another consumer has taken its place"),
         Refusal.CONSUMERS: _LIMIT,
         Refusal.PRODUCERS: _LIMIT,
+        Refusal.SHARE: _LIMIT,
         Refusal.NAMES: _LIMIT,
         Refusal.ROLES: ("amqp:unauthorized-access", "the name is for other roles"),
         Refusal.ELSEWHERE: _OTHERS,

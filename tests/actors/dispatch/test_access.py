@@ -102,16 +102,6 @@ async def test_what_a_neighbour_passes_on_was_checked_where_it_entered(
     assert await producer.send(b"1") == ACCEPTED
 
 
-async def test_names_without_roles_are_not_asked_for_any(network: SimulatedNetwork) -> None:
-    def principal_of(_: Address) -> Principal | None:
-        raise AssertionError("nothing is for some roles only")
-
-    there = await shop(network, principal_of)
-    there.dispatcher.update("orders", Semantics())
-    route = (there.link, Address(NAME, b"orders"))
-    assert (await there.peer.request(route, b"1")).payload == b""
-
-
 async def test_principals_that_a_producer_and_a_consumer_are_attached_for(
     network: SimulatedNetwork,
 ) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import sleep
 from collections.abc import Callable
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, Refused
 from onward.actors.dispatch import (
+    DISPATCH,
     ConsumerLink,
     ConsumerRefused,
     Dispatcher,
@@ -18,7 +20,7 @@ from onward.actors.dispatch import (
     ProducerLink,
 )
 from onward.actors.dispatch._access import UNAUTHORIZED
-from onward.protocol import OnwardError
+from onward.protocol import NAME, Address, OnwardError
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -35,6 +37,7 @@ from onward.protocol.dispatch import (
     Semantics,
 )
 from onward.protocol.security import Principal
+from onward.transports.simulated import SimulatedNetwork
 
 WINDOW = DispatchOptions().anonymous_window
 
@@ -45,13 +48,17 @@ class Sending:
     link: ProducerLink
 
     def __init__(
-        self, dispatcher: Dispatcher, name: str | None, principal: Principal | None = None
+        self,
+        dispatcher: Dispatcher,
+        name: str | None,
+        principal: Principal | None = None,
+        client: str | None = None,
     ) -> None:
         self.left = 0
         self.drains = 0
         self.ended: OnwardError | None = None
         self.states: list[DeliveryState] = []
-        self.link = dispatcher.open_producer(name, self, principal)
+        self.link = dispatcher.open_producer(name, self, principal, client)
 
     def credit(self, messages: int) -> None:
         self.left += messages
@@ -90,13 +97,14 @@ class Taking:
         credit: int = 0,
         outcome: DeliveryState | None = None,
         principal: Principal | None = None,
+        client: str | None = None,
     ) -> None:
         self.got: list[bytes] = []
         self.told: list[OutcomeCallback | None] = []
         self.drains = 0
         self.ended: OnwardError | None = None
         self._outcome = outcome
-        self.link = dispatcher.open_consumer(name, self, principal)
+        self.link = dispatcher.open_consumer(name, self, principal, client)
         if credit:
             self.link.credit(credit)
 
@@ -467,3 +475,125 @@ async def test_ends_of_principals_that_have_lost_their_roles(dispatcher: Dispatc
     anonymous.send(b"1", "orders")
     assert anonymous.states == [UNAUTHORIZED]
     assert dispatcher.statistics().names == 0
+
+
+SHARED = DispatchOptions(
+    max_names=40,
+    deliveries=DeliveryLimits(
+        max_unsettled=400,
+        max_unsettled_size=4000,
+        max_settled_size=4000,
+        max_producers=8,
+        max_consumers=8,
+    ),
+)
+"""Limits of which a client has a quarter."""
+SHOP = Principal("shop", "password")
+OTHER = Principal("other", "password")
+
+
+@pytest.mark.parametrize("kind", ["connection", "principal"])
+@pytest.mark.parametrize("size", [100, 0], ids=["bytes", "messages"])
+async def test_a_client_that_floods_starves_no_other(node: Node, kind: str, size: int) -> None:
+    dispatcher = await Dispatcher.attach(node, SHARED)
+    held = Taking(dispatcher, "slow", credit=1000)
+    Taking(dispatcher, "orders", credit=1000, outcome=ACCEPTED)
+    principal = SHOP if kind == "principal" else None
+    flood = [
+        Sending(dispatcher, "slow", principal, "a" if principal is None else f"a{number}")
+        for number in range(2)
+    ]
+    other = Sending(dispatcher, "orders", OTHER if principal else None, "b")
+    for each in flood:
+        for _ in range(WINDOW):
+            each.send(bytes(size))
+    taken = 10 if size else 100
+    states = [state for each in flood for state in each.states]
+    assert states == [RELEASED] * (2 * WINDOW - taken)
+    assert len(held.got) == taken
+    assert dispatcher.statistics().counts["more than the share of its source"] == len(states)
+    for _ in range(WINDOW):
+        other.send(b"x" * 100)
+    assert other.states == [ACCEPTED] * WINDOW
+    for told in held.told:
+        assert told is not None
+        told(ACCEPTED)
+    flood[0].send(bytes(size))
+    assert len(held.got) == taken + 1
+
+
+async def test_a_client_that_floods_with_pre_settled_messages_drops_its_own(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node, SHARED)
+    slow = Taking(dispatcher, "slow")
+    flood, other = Sending(dispatcher, "slow", client="a"), Sending(dispatcher, "slow", client="b")
+    other.send(b"b" * 100, settled=True)
+    for _ in range(30):
+        flood.send(b"a" * 100, settled=True)
+    other.send(b"b" * 100, settled=True)
+    counts = dispatcher.statistics().counts
+    assert counts["more than the share of its source"] == 20
+    slow.link.credit(100)
+    assert [slow.got.count(each * 100) for each in (b"a", b"b")] == [10, 2]
+
+
+async def test_a_client_has_a_share_of_names_producers_and_consumers(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node, SHARED)
+    for number in range(10):
+        Sending(dispatcher, f"name.{number}", client="a")
+    with pytest.raises(ConsumerRefused, match="max_share is reached"):
+        Sending(dispatcher, "name.10", client="a")
+    Sending(dispatcher, "name.10", client="b")
+    anonymous = Sending(dispatcher, None, client="a")
+    anonymous.send(b"1", "name.11")
+    assert isinstance(anonymous.states[0], Rejected)
+    assert dispatcher.statistics().counts["more names than the share of a source"] == 2
+    for name in ("name.10", None):
+        mine = [Sending(dispatcher, name, client="c") for _ in range(2)]
+        with pytest.raises(ConsumerRefused, match="max_share is reached"):
+            Sending(dispatcher, name, client="c")
+        mine[0].link.close()
+        Sending(dispatcher, name, client="c")
+    taking = [Taking(dispatcher, "name.10", client="c") for _ in range(2)]
+    with pytest.raises(ConsumerRefused, match="max_share is reached"):
+        Taking(dispatcher, "name.10", client="c")
+    Taking(dispatcher, "name.10", client="d")
+    taking[0].link.close()
+    Taking(dispatcher, "name.10", client="c")
+
+
+async def test_a_peer_of_a_link_and_a_neighbour_have_shares_too(
+    network: SimulatedNetwork,
+) -> None:
+    node = await network.node("node", error_replies=True)
+    far, peer = await network.node("far"), await network.node("peer")
+    dispatcher, other = await Dispatcher.attach(node, SHARED), await Dispatcher.attach(far)
+    await node.listen("sim://node", expose=[DISPATCH, "34#slow"], error_replies=True)
+    held = Taking(dispatcher, "slow", credit=1000)
+    link = await peer.connect("sim://node")
+    await other.neighbour("sim://node")
+    await sleep(10)
+    asked = [
+        asyncio.create_task(peer.request((link, Address(NAME, b"slow")), bytes(100)))
+        for _ in range(12)
+    ]
+    await sleep(1)
+    ended = [each for each in asked if each.done()]
+    assert len(ended) == 2
+    assert all(isinstance(each.exception(), Refused) for each in ended)
+    assert len(held.got) == 10
+    producer = await other.produce("slow")
+    sent = [asyncio.create_task(producer.send(bytes(100))) for _ in range(40)]
+    await sleep(1)
+    assert [each.result() for each in sent if each.done()] == [RELEASED] * 10
+    assert dispatcher.statistics().unsettled == 40
+    for told in held.told:
+        assert told is not None
+        told(ACCEPTED)
+    await sleep(1)
+    assert all(each.done() for each in (*asked, *sent))
+    own = await dispatcher.produce("slow")
+    mine = [asyncio.create_task(own.send(bytes(100))) for _ in range(40)]
+    await sleep(1)
+    assert dispatcher.statistics().unsettled == 40  # the program itself has no share
+    own.close()
+    await asyncio.gather(*mine, return_exceptions=True)

@@ -711,7 +711,7 @@ async def test_numbers_are_limited(node: Node) -> None:
     with pytest.raises(NotDelivered):
         await node.request("34#b", b"x")
     node.send("34#b", b"x")
-    assert counted(dispatcher, "more than max_names") == 2
+    assert counted(dispatcher, "more than max_names") == 3
     assert isinstance(producer, Producer)
 
 
