@@ -1,8 +1,8 @@
-"""Names and patterns: 100,000 provisions at one node, and the best one for a name.
+"""Names: 100,000 at one node, their provisions, and messages to them beside plain ones.
 
-A third are names without `*` and `#`, a third prefixes (`P/#`), and a third have a `*` or a `#`
-in them. Names are those of addresses of type 34, as bytes, and each is looked up once, so nothing
-is kept from one to the next.
+A third of the provisions are names without `*` and `#`, a third prefixes (`P/#`), and a third have
+a `*` or a `#` in them. Names are those of addresses of type 34, as bytes, and each is looked up
+once, so nothing is kept from one to the next.
 
 - *look-up*: from a name that has been read to its semantics, by `Provisions`. *no match*: of names
   that only the default is for. *read*: from the bytes of an address to the name.
@@ -10,9 +10,13 @@ is kept from one to the next.
 - *bind and settle*, *choose*, *transit*, *disposition*: the parts of an unsettled delivery,
   without I/O, beside a round trip of its token through a dictionary.
 - *memory*: of a provision with its pattern and semantics of its own, as `tracemalloc` counts.
+- 100,000 names with a consumer each: see `_dispatch_names.py`.
+- Messages to a balanced name on one node and over three, beside plain ones: see
+  `_dispatch_native.py`.
 
-Targets: 5 µs cold and 2 KiB each. Times are CPU times, so other programs have only a small
-effect, through the caches. The full size takes about half a minute and 300 MiB.
+Targets: 5 µs cold and 2 KiB each; a pre-settled message costs at most 2 times a plain one, an
+unsettled one 4 times. Times are CPU times, so other programs have only a small effect, through the
+caches. The full size takes about two minutes and 600 MiB.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ from statistics import median
 from time import process_time
 
 from _dispatch_deliveries import add_deliveries
+from _dispatch_names import add_names
+from _dispatch_native import add_native
 from _report import Report
 
 from onward.protocol.dispatch import (
@@ -47,15 +53,16 @@ NODE = "node-a"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The number of provisions, of rounds, and of look-ups in a round."""
+    """The number of provisions, of rounds, of look-ups in a round, and of messages in one."""
 
     provisions: int
     rounds: int
     names: int
+    messages: int
 
 
-FULL = Size(provisions=100_000, rounds=9, names=10_000)
-QUICK = Size(provisions=3_000, rounds=3, names=500)
+FULL = Size(provisions=100_000, rounds=9, names=10_000, messages=10_000)
+QUICK = Size(provisions=3_000, rounds=3, names=500, messages=200)
 
 
 def made_provisions(number: int) -> Provisions:
@@ -151,6 +158,9 @@ def measure(size: Size) -> Report:
     report.figure("read a name", median(reading) * micro, "µs", noise(reading))
     add_deliveries(report, size.rounds, size.names)
     report.target("memory of a provision", memory_each(size.provisions), "bytes", at_most=2048.0)
+    del provisions
+    add_names(report, size.provisions, size.rounds, size.names)
+    add_native(report, size.rounds, size.messages)
     return report
 
 
