@@ -28,7 +28,7 @@ _ADDRESSES: Final = Look(
     "print the names of a running dispatcher, their consumers, and what became of messages",
     "Print the names of a running dispatcher that have consumers, producers or messages: the\n"
     "pattern that they are provisioned by, consumers here and nodes with consumers, messages in\n"
-    "flight, their outcomes, those on hold, and those that were dropped.\n",
+    "flight, their outcomes, those on hold, and those that were dropped; and circuits.\n",
     (
         text("NAME", "name"),
         text("ROUTING", "routing"),
@@ -43,6 +43,7 @@ _ADDRESSES: Final = Look(
         number("MODIFIED", "modified"),
         number("HELD", "held"),
         number("DEAD LETTERS", "dead_letters"),
+        number("CIRCUITS", "circuits"),
     ),
     "no names",
 )

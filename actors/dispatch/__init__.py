@@ -8,6 +8,9 @@ answer = await node.request("34#orders", b"12 apples")
 """
 
 from ._access import PrincipalOf
+from ._circuit_container import CircuitContainer, ContainerEnded
+from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
+from ._circuit_link import CircuitLink
 from ._consumer import Consumer, Handler, Received
 from ._consumer_record import Accept
 from ._dispatch_worker import DISPATCH
@@ -22,11 +25,16 @@ from ._watches import WatchFunction
 __all__ = [
     "DISPATCH",
     "Accept",
+    "AcceptCircuit",
     "AnonymousProducer",
+    "CircuitContainer",
+    "CircuitLink",
+    "CircuitLinkEnd",
     "Consumer",
     "ConsumerEnd",
     "ConsumerLink",
     "ConsumerRefused",
+    "ContainerEnded",
     "DispatchOptions",
     "Dispatcher",
     "DispatcherStatistics",

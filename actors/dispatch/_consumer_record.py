@@ -47,6 +47,7 @@ class ConsumerRecord:
         local: The name of this node that gets the copies, in place of a worker.
         active: Whether messages are sent to it; a standby is not.
         by_credit: Whether its credit comes by calls, and not back with what it has settled.
+        circuits: Whether it is a container of circuits.
         deliver: Takes a message and its token, in place of the route.
         principal: The principal that consumes; `None` for a program of this node.
         label: Its name in an event log.
@@ -65,6 +66,7 @@ class ConsumerRecord:
     local: Name | None = None
     active: bool = False
     by_credit: bool = False
+    circuits: bool = False
     deliver: Callable[[Message, bytes | None], None] | None = None
     principal: Principal | None = None
     label: str = ""

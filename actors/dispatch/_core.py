@@ -33,6 +33,7 @@ from .._worker import Worker
 from ._access import UNAUTHORIZED, PrincipalOf, source_of
 from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath
 from ._attachments import Attachments
+from ._circuit_table import CircuitTable
 from ._copies import Copies
 from ._hold_store import HoldStore
 from ._name_state import NameState
@@ -68,6 +69,7 @@ class DispatchCore:
         copies: The copies that have no outcome yet.
         replies: The sender of outcomes.
         attachments: The consumers and producers.
+        circuits: The circuits.
         watches: The functions that watch names.
         provisioning: What names mean.
         topology: The network.
@@ -98,6 +100,7 @@ class DispatchCore:
         self.copies: Final = Copies(self)
         self.replies: Final = ReplyPaths(self)
         self.attachments: Final = Attachments(self)
+        self.circuits: Final = CircuitTable(self)
         self.watches: Final = Watches(self)
         self.provisioning: Final = Provisioning(self, network, principal_of)
         self.topology: Final = Topology(self, network)

@@ -107,6 +107,7 @@ class DispatchWorker(Worker):
         if self._store is not None:
             self._store.close()  # what is under way stays on disk, and goes on after the next start
         self.core.attachments.close()
+        self.core.circuits.close()
 
     # --- the rules --------------------------------------------------------------------------
 
@@ -127,6 +128,8 @@ class DispatchWorker(Worker):
                 self.core.enter(message)
             elif first.value[:1] == b"t":
                 self._transit(message, first)
+            elif first.value[:1] == b"c":
+                self.core.circuits.receive(message, first.value)
             else:
                 self._outcome(message, first)
         except LaterVersion as error:

@@ -12,6 +12,10 @@ from ...protocol.security import Principal
 from ..broker import Broker
 from ..runtime._policy import MailboxOptions
 from ._access import PrincipalOf
+from ._circuit_attachments import is_circuit, open_circuit, serve_circuits
+from ._circuit_container import CircuitContainer, ContainerEnded
+from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
+from ._circuit_link import CircuitLink
 from ._consumer import Consumer, Handler
 from ._consumer_record import Accept
 from ._core import DispatchCore
@@ -328,6 +332,68 @@ class Dispatcher:
                 other roles.
         """
         return self._core.attachments.open_consumer(name, end, principal, client)
+
+    # --- circuits ---------------------------------------------------------------------------
+
+    def is_circuit(self, name: str) -> bool:
+        """Whether a name takes circuits, and no messages.
+
+        Raises:
+            BadName: The name cannot be read.
+        """
+        return is_circuit(self._core, name)
+
+    def open_circuit(
+        self,
+        name: str,
+        end: CircuitLinkEnd,
+        *,
+        producer: bool,
+        properties: bytes = b"",
+        principal: Principal | None = None,
+        client: str = "",
+    ) -> CircuitLink:
+        """Attach an end to a name of circuits, for a transport with links of its own.
+
+        Args:
+            name: The name.
+            end: It is told what becomes of it; perhaps before this returns.
+            producer: Whether it is the producer.
+            properties: What the other end is told, at most 16 KiB.
+            principal: The principal that it is for; `None` for this program itself.
+            client: The connection that it is for, with which it is counted for
+                `CircuitLimits.max_peer_circuits`.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name is for other roles, or takes messages.
+            CircuitFrameError: The properties are too long.
+        """
+        return open_circuit(self._core, name, end, producer, properties, principal, client)
+
+    def serve_circuits(
+        self,
+        name: str,
+        accept: AcceptCircuit,
+        *,
+        principal: Principal | None = None,
+        ended: ContainerEnded | None = None,
+    ) -> CircuitContainer:
+        """Attach a container to a name of circuits, for a transport with links of its own.
+
+        Args:
+            name: The name.
+            accept: Gives an end to each circuit that is asked for, by producers and by consumers.
+            principal: The principal that serves, which needs a role of the consumers of the name;
+                `None` for this program itself.
+            ended: It is told why the container has ended, if that is not by `close`.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name takes no further container, is for other roles, or takes
+                messages.
+        """
+        return serve_circuits(self._core, name, accept, principal, ended)
 
     def temporary_name(self) -> str:
         """Return a new temporary name of this node, which cannot be guessed.

@@ -46,6 +46,7 @@ class DispatcherStatistics:
         on_disk: Number of messages in the file of messages on hold.
         left_on_disk: Number of those that are in the file alone: there is no room for them, or
             their name does not hold on disk now.
+        circuits: Number of circuits that this node is a part of.
     """
 
     names: int
@@ -57,6 +58,7 @@ class DispatcherStatistics:
     counts: dict[str, int]
     on_disk: int = 0
     left_on_disk: int = 0
+    circuits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class NameStatistics:
         modified: Messages that are in doubt.
         held: Messages on hold.
         dead_letters: Messages that were dropped.
+        circuits: Its circuits that this node is a part of.
     """
 
     name: str
@@ -92,6 +95,7 @@ class NameStatistics:
     modified: int
     held: int
     dead_letters: int
+    circuits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +130,10 @@ def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
         len(network.neighbours()),
         len(core.paths.nodes),
         dict(core.replies.outcomes),
-        dict(core.counts + network.counts),
+        dict(core.counts + network.counts + core.circuits.counts()),
         0 if stored is None else len(stored.store),
         0 if stored is None else stored.left,
+        core.circuits.open_circuits,
     )
 
 
@@ -155,6 +160,7 @@ def _name_row(state: NameState, provisions: Provisions) -> NameStatistics:
         figures.modified,
         figures.held,
         state.dropped,
+        state.circuits,
     )
 
 

@@ -74,6 +74,7 @@ class NameState:
         announced: What other nodes were told of its consumers; `None` if there are none.
         dropped: Number of messages that were dropped.
         share: What the source has of which the name is one; `None`: the program itself.
+        circuits: Number of its circuits at this node.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class NameState:
         self.announced: int | None = None
         self.dropped = 0
         self.share: Final = share
+        self.circuits = 0
         self._performing = False
         self._gone = 0, ""  # the last consumer that has gone, with its label
 
@@ -99,12 +101,12 @@ class NameState:
     @property
     def idle(self) -> bool:
         """Whether nothing of it is left that has to be kept."""
-        return self._pure.idle
+        return self._pure.idle and not self.circuits
 
     @property
     def busy(self) -> bool:
-        """Whether it has producers or messages here."""
-        return self._pure.busy
+        """Whether it has producers, messages or circuits here."""
+        return self._pure.busy or bool(self.circuits)
 
     @property
     def paths(self) -> int:
@@ -138,6 +140,7 @@ class NameState:
         """Perform what is due."""
         self._pure.due(now)
         self._perform()
+        self._core.names.tidy(self)
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -233,6 +236,7 @@ class NameState:
             milliseconds=self._core.milliseconds(),
             by_credit=record.by_credit,
             share=record.share,
+            circuits=record.circuits,
         )
         if refusal is not None:
             del self.consumers[record.number]
@@ -270,6 +274,22 @@ class NameState:
     def load(self, number: int) -> int:
         """Return the number of messages that a consumer has, or that wait for it."""
         return self._pure.load(ConsumerTarget(number))
+
+    # --- circuits ---------------------------------------------------------------------------
+
+    def place_circuit(self, path: bytes) -> Target | None:
+        """Return the container, or the link towards one, that a circuit goes to."""
+        return self._pure.place_circuit(path)
+
+    def circuit_begun(self, target: Target) -> None:
+        """Count a circuit that goes to a target."""
+        self.circuits += 1
+        self._pure.circuit_begun(target)
+
+    def circuit_ended(self, target: Target) -> None:
+        """Count a circuit of a target as ended."""
+        self.circuits -= 1
+        self._pure.circuit_ended(target)
 
     # --- producers --------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ...protocol.dispatch import (
     MAX_COST,
+    CircuitLimits,
     DeliveryLimits,
     DispatchLimits,
     NetworkLimits,
@@ -43,6 +44,7 @@ class DispatchOptions:
             `Dispatcher.attach`.
         limits: Limits of names and provisions.
         deliveries: Limits of the deliveries of each name.
+        circuits: Limits and times of circuits.
         network: Limits and times of the network.
 
     Raises:
@@ -63,6 +65,7 @@ class DispatchOptions:
     neighbour_roles: tuple[str, ...] = ()
     limits: DispatchLimits = field(default_factory=DispatchLimits)
     deliveries: DeliveryLimits = field(default_factory=DeliveryLimits)
+    circuits: CircuitLimits = field(default_factory=CircuitLimits)
     network: NetworkLimits = field(default_factory=NetworkLimits)
 
     def __post_init__(self) -> None:

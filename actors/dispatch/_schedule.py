@@ -6,16 +6,33 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .._worker import Worker
 from ..runtime._timer import Timer
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
-    from ._name_state import NameState
 
-__all__ = ["Alarm", "Schedule"]
+__all__ = ["Alarm", "Schedule", "Scheduled"]
+
+
+class Scheduled(Protocol):
+    """A part of a dispatcher of which something is due at times.
+
+    Attributes:
+        scheduled: When `due` is called next, in seconds.
+    """
+
+    scheduled: float | None
+
+    def get_timer(self) -> float | None:
+        """Return when `due` has to be called, in seconds; `None` if nothing is due."""
+        ...
+
+    def due(self, now: float) -> None:
+        """Perform what is due, and have the schedule armed again."""
+        ...
 
 
 class Alarm:
@@ -60,7 +77,7 @@ class Schedule:
         self._worker: Final = worker
         self._actions: Final = deque[Callable[[], object]]()
         self._alarm: Final = Alarm(worker, self._due)
-        self._times: list[tuple[float, int, NameState]] = []
+        self._times: list[tuple[float, int, Scheduled]] = []
         self._order: Final = count()
 
     def soon(self, action: Callable[[], object]) -> None:
@@ -78,8 +95,8 @@ class Schedule:
         if self._actions:
             self._worker.after(0, self._run)
 
-    def arm(self, state: NameState) -> None:
-        """Look at a name again when something of it is due."""
+    def arm(self, state: Scheduled) -> None:
+        """Look at a name, or a part of a dispatcher, again when something of it is due."""
         at = state.get_timer()
         if at is None or (state.scheduled is not None and state.scheduled <= at):
             return
@@ -97,7 +114,6 @@ class Schedule:
             state.scheduled = None
             try:
                 state.due(now)
-                self._core.names.tidy(state)
             except Exception as error:  # noqa: BLE001 - the other names are due too
                 self._core.fault("what is due of a name", error)
         if self._times:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol import NAME
-from ...protocol.dispatch import BadSemantics, Mechanism, Provision, Semantics
+from ...protocol.dispatch import BadSemantics, Provision, Semantics
 from ._options import DispatchOptions
 from ._stored import holds_on_disk
 
@@ -18,10 +18,8 @@ def check_served(semantics: Semantics, options: DispatchOptions) -> None:
     """Refuse semantics that would be ignored otherwise, in part.
 
     Raises:
-        BadSemantics: They are of circuits, or of a hold on disk without a file for it.
+        BadSemantics: They are of a hold on disk without a file for it.
     """
-    if semantics.mechanism is Mechanism.LINK:
-        raise BadSemantics(["a dispatcher of a node serves no circuits"])
     if holds_on_disk(semantics) and not options.hold_file:
         raise BadSemantics(["a hold on disk needs a file: DispatchOptions.hold_file"])
 

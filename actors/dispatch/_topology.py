@@ -161,6 +161,7 @@ class Topology:
         for state in self._core.copies.lost(key):
             state.link_lost(key)
             self._core.names.tidy(state)
+        self._core.circuits.link_lost(key)
 
     def close(self) -> None:
         """End the watches of links."""

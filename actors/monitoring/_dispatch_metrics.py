@@ -18,6 +18,7 @@ _FIGURES: Final = {
     "unsettled": gauge("dispatch_unsettled", "Copies of messages that have no outcome yet."),
     "producers": gauge("dispatch_producers", "Producers of names."),
     "neighbours": gauge("dispatch_neighbours", "Neighbours in the network of dispatchers."),
+    "circuits": gauge("dispatch_circuits", "Circuits that the node is a part of."),
     "nodes": gauge("dispatch_nodes", "Other nodes of the network that can be reached."),
 }
 _OUTCOMES: Final = counter(

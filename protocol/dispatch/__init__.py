@@ -14,6 +14,7 @@ from ._circuit_codec import parse_circuit_frame, serialize_circuit_frame
 from ._circuit_end import CircuitEnd
 from ._circuit_events import CircuitDown, CircuitEvent, CircuitMisuse, CircuitUnresolved
 from ._circuit_frames import (
+    CIRCUIT_KEY_SIZE,
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
     MAX_CREDIT,
@@ -218,6 +219,7 @@ from ._transit import (
     Identity,
     Transit,
     check_version,
+    circuit_address,
     decode_transit,
     disposition_address,
     encode_transit,
@@ -236,6 +238,7 @@ __all__ = [
     "ALL",
     "ALL_NODES",
     "CIRCUIT_END",
+    "CIRCUIT_KEY_SIZE",
     "CIRCUIT_PAIR",
     "CIRCUIT_VERSION",
     "CONTRADICTIONS",
@@ -445,6 +448,7 @@ __all__ = [
     "check_told_name",
     "check_told_pattern",
     "check_version",
+    "circuit_address",
     "decode_disposition",
     "decode_network_frame",
     "decode_semantics",

@@ -27,6 +27,7 @@ from typing import Any, Final, cast
 from .._words import counted
 from ..payloads import CborCodec, PayloadError, PayloadLimits
 from ._circuit_frames import (
+    CIRCUIT_KEY_SIZE,
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
     MAX_CREDIT,
@@ -55,7 +56,6 @@ from ._transit import DIGEST_SIZE, MAX_PATH
 
 __all__ = ["parse_circuit_frame", "serialize_circuit_frame"]
 
-_KEY_SIZE: Final = 16
 _MAX_PROPERTIES: Final = 16 * 1024
 
 _MORE, _ABORTED, _SETTLED = 1, 2, 4
@@ -214,7 +214,7 @@ def _read_attach(fields: _Fields) -> CircuitFrame:
     frame = CircuitAttach(
         name=fields.text("the name", MAX_NAME, 1),
         producer=fields.flag("producer"),
-        key=fields.data("the key", _KEY_SIZE, _KEY_SIZE),
+        key=fields.data("the key", CIRCUIT_KEY_SIZE, CIRCUIT_KEY_SIZE),
         path=fields.data("the path", DIGEST_SIZE * MAX_PATH),
         limit=fields.number("the limit", 1, MAX_UNSETTLED),
         properties=fields.data("the properties", _MAX_PROPERTIES),

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from ._errors import DispatchError
 
 __all__ = [
+    "CIRCUIT_KEY_SIZE",
     "CIRCUIT_VERSION",
     "MAX_CIRCUIT_FRAME",
     "MAX_CREDIT",
@@ -30,6 +31,9 @@ __all__ = [
     "DetachKind",
     "UnsettledMap",
 ]
+
+CIRCUIT_KEY_SIZE: Final = 16
+"""Bytes of the key of a circuit."""
 
 CIRCUIT_VERSION: Final = 1
 """The version of these frames."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from ..options import Count, Range, Seconds, check_options
+from ..options import Count, Range, Seconds, Size, check_options
 from ._circuit_frames import MAX_UNSETTLED
 
 __all__ = ["CircuitLimits", "UnsettledCount"]
@@ -26,6 +26,17 @@ class CircuitLimits:
             that sends all the same loses the circuit.
         answer_timeout: Time for the answer to an attach, a detach or a close, in seconds. Beyond:
             the attach is refused, or the circuit is lost.
+        max_waiting: Bytes of frames of an end that wait for a slow link. Beyond: the circuit is
+            lost.
+        max_delivery: Bytes of a delivery that an end of a Python program puts together of its
+            parts. Beyond: the circuit is closed.
+        max_suspended: Ends that have accepted, and wait for the attach that resumes their circuit.
+            Beyond: the oldest one is over.
+        resume_within: Time for which they wait, in seconds. Beyond: they are over.
+        reattach_first: Time after which an end that has attached does so again after a loss, in
+            seconds; each further time it is twice as long.
+        reattach_longest: The longest of these times, in seconds.
+        reattach_within: Time for which it tries to, in seconds. Beyond: it is over.
         circuit_idle: Time within which each side of a circuit has to send something, in seconds; an
             end does so three times as often. Beyond: the circuit is lost.
 
@@ -37,6 +48,13 @@ class CircuitLimits:
     max_peer_circuits: Count = 1_000
     max_unsettled: UnsettledCount = MAX_UNSETTLED
     answer_timeout: Seconds = 10.0
+    max_waiting: Size = 4 * 1024 * 1024
+    max_delivery: Size = 16 * 1024 * 1024
+    max_suspended: Count = 1_000
+    resume_within: Seconds = 60.0
+    reattach_first: Seconds = 0.1
+    reattach_longest: Seconds = 5.0
+    reattach_within: Seconds = 60.0
     circuit_idle: Seconds = 300.0
 
     def __post_init__(self) -> None:

@@ -50,6 +50,10 @@ class CircuitCondition(StrEnum):
     """A producer has more unsettled deliveries than the consumer bears."""
     BAD_FRAME = "bad-frame"
     """A frame that is none, or that may not come there."""
+    TOO_SLOW = "too-slow"
+    """A link or an end takes the frames of the circuit more slowly than they come."""
+    END_FAILED = "end-failed"
+    """The program at an end has failed."""
 
 
 class CircuitSide(Enum):

@@ -170,6 +170,33 @@ class Circuits:
             made += self._lose(number, tuple(left), CircuitCondition.ROUTE_LOST)
         return tuple(made)
 
+    def side_lost(
+        self, number: int, side: CircuitSide, condition: CircuitCondition
+    ) -> tuple[CircuitSend, ...]:
+        """End a circuit of which a side is gone, or takes no more frames; the other is told."""
+        if number not in self._pairs:
+            return ()
+        return self._lose(number, (side.other,), condition)
+
+    def close(self) -> tuple[CircuitSend, ...]:
+        """End all circuits; both sides of each are told."""
+        made: list[CircuitSend] = []
+        for number in tuple(self._pairs):
+            made += self._lose(number, (_UP, _DOWN), CircuitCondition.ROUTE_LOST)
+        return tuple(made)
+
+    def of_peer(self, peer: str) -> tuple[int, ...]:
+        """Return the numbers of the circuits of a peer."""
+        return tuple(self._by_peer.get(peer, ()))
+
+    def __len__(self) -> int:
+        """Return the number of circuits that are not over."""
+        return len(self._pairs)
+
+    def __contains__(self, number: object) -> bool:
+        """Whether there is a circuit of a number, which is not over."""
+        return number in self._pairs
+
     def get_timer(self) -> float | None:
         """Return the time at which `due` has to be called, or `None`."""
         while self._timers and self._timers[0][1] not in self._pairs:

@@ -35,6 +35,8 @@ class DropReason(StrEnum):
 
     UNAVAILABLE = "unavailable"
     """Its name takes no messages."""
+    CIRCUITS = "sent to a name of circuits"
+    """Its name takes circuits, and no messages."""
     TOO_FAR = "passed too many nodes"
     """It has passed more nodes than any path has."""
     DUPLICATE = "duplicates"
@@ -68,6 +70,10 @@ class Refusal(StrEnum):
 
     UNAVAILABLE = "unavailable"
     """The name takes no messages."""
+    CIRCUITS = "it takes circuits, and no messages"
+    """Its mechanism is link."""
+    MESSAGES = "it takes messages, and no circuits"
+    """Its mechanism is message."""
     TAKEN = "it is direct and has a consumer"
     """Another consumer has the name."""
     DISPLACED = "another consumer has taken its place"

@@ -12,7 +12,7 @@ with its reason. Each call leaves events, which are taken by `events` and perfor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Final, Generic, TypeVar
 
 from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
@@ -39,10 +39,11 @@ from ._name_events import (
     NameEvent,
     NamePaths,
     Redirected,
+    Refusal,
     SendOn,
     Told,
 )
-from ._outcomes import ACCEPTED, RELEASED, DeliveryState, Outcome, Released, Tally
+from ._outcomes import ACCEPTED, RELEASED, DeliveryState, Outcome, Rejected, Released, Tally
 from ._producer_window import NOT_FOUND, ProducerWindows
 from ._semantics import Semantics
 from ._semantics_parts import (
@@ -59,6 +60,14 @@ from ._undeliverable import last_outcome, next_part
 __all__ = ["NameMessages"]
 
 M = TypeVar("M")
+
+_REFUSED: Final = {
+    Refusal.UNAVAILABLE: (DropReason.UNAVAILABLE, NOT_FOUND),
+    Refusal.CIRCUITS: (
+        DropReason.CIRCUITS,
+        Rejected("amqp:not-allowed", "the name takes circuits, and no messages"),
+    ),
+}
 
 
 class NameMessages(Generic[M]):
@@ -102,11 +111,14 @@ class NameMessages(Generic[M]):
         """The number of active consumers here, and of nodes with consumers."""
         return self._chooser.paths
 
-    @property
-    def refuses(self) -> bool:
-        """Whether the name takes no messages, but is unavailable or of circuits."""
+    def refusal(self, *, circuits: bool = False) -> Refusal | None:
+        """Return why the name takes no messages, or no circuits; `None` if it does."""
         it = self.semantics
-        return it.pattern is RoutingPattern.UNAVAILABLE or it.mechanism is Mechanism.LINK
+        if it.pattern is RoutingPattern.UNAVAILABLE:
+            return Refusal.UNAVAILABLE
+        if circuits is (it.mechanism is Mechanism.LINK):
+            return None
+        return Refusal.MESSAGES if circuits else Refusal.CIRCUITS
 
     @property
     def deliveries(self) -> Deliveries[M]:
@@ -131,8 +143,9 @@ class NameMessages(Generic[M]):
         reason: DropReason | None = None
         outcome: Outcome = RELEASED
         delivery.begin()
-        if self.refuses:
-            reason, outcome = DropReason.UNAVAILABLE, NOT_FOUND
+        refusal = self.refusal()
+        if refusal is not None:
+            reason, outcome = _REFUSED[refusal]
         elif is_too_far(len(delivery.path), self._radius):
             reason = DropReason.TOO_FAR
         elif self._duplicates is not None:
@@ -180,9 +193,17 @@ class NameMessages(Generic[M]):
         asked = delivery.identity[0], delivery.path, delivery.tried
         if pattern is RoutingPattern.MULTICAST:
             return chooser.multicast(*asked)
-        of_one = {RoutingPattern.DIRECT: chooser.direct, RoutingPattern.CLOSEST: chooser.closest}
-        target = of_one.get(pattern, chooser.balanced)(*asked)
+        target = self._choose_one(*asked)
         return () if target is None else (target,)
+
+    def _choose_one(
+        self, ingress: str, passed: Container[bytes], tried: Container[Target] = ()
+    ) -> Target | None:
+        """Return the one target that the pattern has for a message or a circuit."""
+        chooser = self._chooser
+        of_one = {RoutingPattern.DIRECT: chooser.direct, RoutingPattern.CLOSEST: chooser.closest}
+        choose = of_one.get(self.semantics.pattern, chooser.balanced)
+        return choose(ingress, passed, tried)
 
     def _bind(self, delivery: Delivery[M], targets: tuple[Target, ...], now: float) -> None:
         delivery.spread = self.semantics.pattern is RoutingPattern.MULTICAST

@@ -17,7 +17,8 @@ from ._graph import Paths
 from ._name_events import ConsumerActive, ConsumerEnded, DropReason, Refusal
 from ._name_messages import NameMessages
 from ._semantics import Semantics
-from ._semantics_parts import Gate, Weigh
+from ._semantics_parts import Gate, Mechanism, Weigh
+from ._transit import DIGEST_SIZE
 
 __all__ = ["NameState"]
 
@@ -86,8 +87,10 @@ class NameState(NameMessages[M]):
         before, self.semantics = self.semantics, semantics
         for number, reason in self._configure(before):
             self.remove_consumer(number, now, reason)
-        for record in self._consumers if self.refuses else ():
-            self.remove_consumer(record.number, now, Refusal.UNAVAILABLE)
+        circuits = before.mechanism is Mechanism.LINK
+        refusal = self.refusal(circuits=circuits)
+        for record in self._consumers if refusal is not None else ():
+            self.remove_consumer(record.number, now, refusal)
         if semantics.retry != before.retry:
             for delivery in self._deliveries.set_hold(semantics.retry):
                 delivery.begin()
@@ -123,6 +126,7 @@ class NameState(NameMessages[M]):
         milliseconds: int = 0,
         by_credit: bool = False,
         share: Share | None = None,
+        circuits: bool = False,
     ) -> Refusal | None:
         """Attach a consumer; return the reason why it cannot be.
 
@@ -133,9 +137,11 @@ class NameState(NameMessages[M]):
             milliseconds: The time since an epoch that all nodes have, for a direct name.
             by_credit: Whether its credit is given by `credit` only.
             share: What its source has at this node.
+            circuits: Whether it is a container, which takes circuits and no messages.
         """
-        if self.refuses:
-            return Refusal.UNAVAILABLE
+        refusal = self.refusal(circuits=circuits)
+        if refusal is not None:
+            return refusal
         added = self._consumers.add(
             number, window, self.semantics, milliseconds, by_credit=by_credit, share=share
         )
@@ -205,6 +211,31 @@ class NameState(NameMessages[M]):
                 self._rescue(delivery, DropReason.GONE, now)
         self._refresh()
 
+    # --- circuits ---------------------------------------------------------------------------
+
+    def place_circuit(self, path: bytes) -> Target | None:
+        """Return the container, or the link towards one, that a circuit goes to.
+
+        It stays there. Balanced counts the circuits at each, and not what they carry.
+
+        Args:
+            path: The digests of the nodes that its attach has passed.
+        """
+        # "Link routing uses the same routing table that message routing uses. The difference is
+        # that the routing occurs during the link-attach operation".
+        if self.refusal(circuits=True) is not None:
+            return None
+        passed = {path[at : at + DIGEST_SIZE] for at in range(0, len(path), DIGEST_SIZE)}
+        return self._choose_one(self._own, passed)
+
+    def circuit_begun(self, target: Target) -> None:
+        """Count a circuit that goes to a target."""
+        self._chooser.bound(target)
+
+    def circuit_ended(self, target: Target) -> None:
+        """Count a circuit of a target as ended."""
+        self._chooser.settled(target)
+
     # --- producers --------------------------------------------------------------------------
 
     def add_producer(
@@ -212,8 +243,9 @@ class NameState(NameMessages[M]):
     ) -> Refusal | None:
         """Attach a producer; return the reason why it cannot be."""
         limits, totals = self._totals.limits, self._totals
-        if self.refuses:
-            return Refusal.UNAVAILABLE
+        refusal = self.refusal()
+        if refusal is not None:
+            return refusal
         most = totals.producers >= limits.max_node_producers
         if most or len(self._windows) >= limits.max_producers:
             totals.counts[Refusal.PRODUCERS] += 1

@@ -8,6 +8,7 @@ the next dispatcher |
 | `d` | a token of 8 bytes | onward route of a disposition, as the return address turned |
 | `s` | a token of 8 bytes | onward route of the word that its producer has settled |
 | `e` | a token of 8 bytes | onward route of the word that it is abandoned |
+| `c` | a label of 8 bytes | onward route of a frame of a circuit, which has it on that link |
 
 Instance and id are of 8 bytes; ttl and wait are in milliseconds (0: none); and the path is a byte
 string: the digests of the nodes passed, 4 bytes each.
@@ -41,6 +42,7 @@ __all__ = [
     "Identity",
     "Transit",
     "check_version",
+    "circuit_address",
     "decode_transit",
     "disposition_address",
     "encode_transit",
@@ -256,6 +258,11 @@ def disposition_address(value: bytes) -> bytes:
     return b"d" + read_token(value, b"r")
 
 
+def circuit_address(label: bytes) -> bytes:
+    """Write the value of the address of a circuit on the link to the other node."""
+    return b"c" + label
+
+
 def ended_address(token: bytes, *, settled: bool) -> bytes:
     """Write the value of the address by which a next node is told that a copy has ended.
 
@@ -285,7 +292,7 @@ def read_token(value: bytes, kind: bytes) -> bytes:
 
     Args:
         value: The value of the address.
-        kind: Its first byte: `r`, the reply of a worker; or `d`, a disposition.
+        kind: Its first byte: `r`, the reply of a worker; `d`, a disposition; or `c`, a circuit.
 
     Raises:
         BadTransit: It is another address.

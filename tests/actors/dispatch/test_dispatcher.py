@@ -44,7 +44,6 @@ from onward.protocol.dispatch import (
     Gate,
     Hold,
     Last,
-    Mechanism,
     Modified,
     Outcome,
     PatternInUse,
@@ -624,7 +623,6 @@ async def test_held_messages_go_through_the_new_chain(dispatcher: Dispatcher) ->
 @pytest.mark.parametrize(
     ("semantics", "what"),
     [
-        (Semantics(mechanism=Mechanism.LINK), "circuits"),
         (Semantics(undeliverable=(Retry(hold=Hold(disk=True)), Last.RELEASE)), "disk"),
     ],
 )
@@ -931,8 +929,8 @@ async def test_a_file_with_problems_changes_nothing(dispatcher: Dispatcher) -> N
         dispatcher.load('[[name]]\nnonsense = 1\npattern = "news"', "names.toml")
     with pytest.raises(PatternInUse):
         dispatcher.load('[[name]]\npattern = "mail"', "names.toml")
-    with pytest.raises(BadSemantics, match="circuits"):
-        dispatcher.load('[[name]]\npattern = "orders"\nmechanism = "link"', "names.toml")
+    with pytest.raises(BadSemantics, match="one name"):
+        dispatcher.load('[[name]]\npattern = "orders/#"\ntags = "shop=1"', "names.toml")
     assert dispatcher.load("", "names.toml") == ProvisionsChange()
 
 

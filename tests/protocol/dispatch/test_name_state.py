@@ -43,6 +43,7 @@ from onward.protocol.dispatch import (
     Redirect,
     Redirected,
     Refusal,
+    Rejected,
     Reliability,
     Retry,
     RoutingPattern,
@@ -553,13 +554,65 @@ def test_numbers_of_consumers_and_producers_are_limited_for_a_name_and_a_node() 
 
 
 @pytest.mark.parametrize(
-    "semantics",
-    [Semantics(pattern=RoutingPattern.UNAVAILABLE), Semantics(mechanism=Mechanism.LINK)],
+    ("semantics", "refusal"),
+    [
+        (Semantics(pattern=RoutingPattern.UNAVAILABLE), Refusal.UNAVAILABLE),
+        (Semantics(mechanism=Mechanism.LINK), Refusal.CIRCUITS),
+    ],
 )
-def test_a_name_without_messages_has_neither(semantics: Semantics) -> None:
+def test_a_name_without_messages_has_neither(semantics: Semantics, refusal: Refusal) -> None:
     state = name(semantics)
-    assert state.add_consumer(1, 1, 0.0) is Refusal.UNAVAILABLE
-    assert state.add_producer(2) is Refusal.UNAVAILABLE
+    assert state.add_consumer(1, 1, 0.0) is refusal
+    assert state.add_producer(2) is refusal
+
+
+def test_a_message_to_a_name_of_circuits_is_refused() -> None:
+    state = name(Semantics(mechanism=Mechanism.LINK))
+    state.bind(delivery("1", number=1), 0.0)
+    assert told(state) == [Rejected("amqp:not-allowed", "the name takes circuits, and no messages")]
+    state.bind(delivery("2", number=2, settled=True), 0.0)
+    (dropped,) = of(state, Dropped)
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason is DropReason.CIRCUITS
+
+
+@pytest.mark.parametrize(
+    ("pattern", "places"),
+    [
+        (RoutingPattern.DIRECT, [1, 1, 1]),
+        (RoutingPattern.CLOSEST, [1, 2, 1]),
+        (RoutingPattern.BALANCED, [1, 2, 2]),
+    ],
+)
+def test_circuits_go_to_a_container_by_the_pattern(
+    pattern: RoutingPattern, places: list[int]
+) -> None:
+    state = name(Semantics(mechanism=Mechanism.LINK, pattern=pattern))
+    assert state.place_circuit(b"") is None
+    for number in (1, 2):
+        # Of a direct name the second one is refused.
+        state.add_consumer(number, 10, 0.0, by_credit=True, circuits=True)
+    chosen: list[Target | None] = []
+    for _ in range(2):
+        target = state.place_circuit(b"")
+        assert target is not None
+        state.circuit_begun(target)
+        chosen.append(target)
+    state.circuit_ended(ConsumerTarget(2))
+    chosen.append(state.place_circuit(b""))
+    assert chosen == [ConsumerTarget(number) for number in places]
+
+
+def test_a_name_of_messages_has_no_circuits_and_a_change_ends_what_is_there() -> None:
+    state = name()
+    assert state.add_consumer(1, 1, 0.0, circuits=True) is Refusal.MESSAGES
+    assert state.add_consumer(2, 1, 0.0) is None
+    assert state.place_circuit(b"") is None
+    state.update(Semantics(mechanism=Mechanism.LINK), 0.0)
+    assert of(state, ConsumerEnded) == [ConsumerEnded(2, Refusal.CIRCUITS)]
+    assert state.add_consumer(3, 1, 0.0, circuits=True) is None
+    state.update(Semantics(), 0.0)
+    assert of(state, ConsumerEnded) == [ConsumerEnded(3, Refusal.MESSAGES)]
 
 
 def test_a_consumer_with_credit_by_calls() -> None:
