@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...protocol.dispatch import Mechanism, Name, NameKind, Refusal
 from ...protocol.security import Principal
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ._core import DispatchCore
 
 __all__ = ["is_circuit", "open_circuit", "serve_circuits"]
-
-_ROLES: Final = "it is for other roles"
 
 
 def is_circuit(core: DispatchCore, name: str) -> bool:
@@ -39,10 +37,11 @@ def open_circuit(
     semantics = core.provisioning.semantics_of(read)
     may = may_produce if producer else may_consume
     if not may(semantics, principal):
-        raise ConsumerRefused(read.text, _ROLES)
+        raise ConsumerRefused(read.text, Refusal.ROLES)
     if not _takes_circuits(core, read):
-        raise ConsumerRefused(read.text, Refusal.MESSAGES.value)
+        raise ConsumerRefused(read.text, Refusal.MESSAGES)
     link = CircuitLink(core.circuits, read, producer, semantics.reattach)
+    link.principal = principal
     # An end of the program itself counts for itself.
     link.client = f"client {client}" if client else f"end {core.number()}"
     core.circuits.add(link)
@@ -60,13 +59,13 @@ def serve_circuits(
     """Attach a container to a name; see `Dispatcher.serve_circuits`."""
     read = core.parse(name)
     if not may_consume(core.provisioning.semantics_of(read), principal):
-        raise ConsumerRefused(read.text, _ROLES)
+        raise ConsumerRefused(read.text, Refusal.ROLES)
     if not _takes_circuits(core, read):
-        raise ConsumerRefused(read.text, Refusal.MESSAGES.value)
+        raise ConsumerRefused(read.text, Refusal.MESSAGES)
     state = core.names.find(read)
     if state is None:
-        raise ConsumerRefused(read.text, "max_names is reached")
-    made = CircuitContainer(core, state, accept, ended)
+        raise ConsumerRefused(read.text, Refusal.NAMES)
+    made = CircuitContainer(core, state, accept, principal, ended)
     try:
         made.attach()
     except ConsumerRefused:

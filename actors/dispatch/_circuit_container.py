@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import Message
-from ...protocol.dispatch import CircuitAttach, CircuitCondition, Reattach
+from ...protocol.dispatch import CircuitAttach, CircuitCondition, Reattach, Refusal
+from ...protocol.security import Principal
 from ._circuit_ends import AcceptCircuit
 from ._circuit_link import CircuitLink
 from ._consumer_record import Accept, ConsumerRecord
@@ -30,12 +31,13 @@ class CircuitContainer:
         core: The dispatcher.
         state: The state of its name.
         accept: Gives an end to each circuit that is asked for.
+        principal: The principal that serves; `None` for a program of this node.
         ended: Is told of its end.
 
     Attributes:
         name: The name.
         number: Its number at the node.
-        reason: The reason for which it has ended; empty while it is there.
+        reason: The reason for which it has ended; `None` while it is there.
     """
 
     def __init__(
@@ -43,11 +45,12 @@ class CircuitContainer:
         core: DispatchCore,
         state: NameState,
         accept: AcceptCircuit,
+        principal: Principal | None,
         ended: ContainerEnded | None,
     ) -> None:
         self.name: Final = state.name.text
         self.number: Final = core.number()
-        self.reason = ""
+        self.reason: Refusal | None = None
         self._core: Final = core
         self._accept: Final = accept
         self._told: Final = ended
@@ -62,6 +65,7 @@ class CircuitContainer:
             by_credit=True,
             circuits=True,
             deliver=_none,
+            principal=principal,
         )
 
     @property
@@ -84,15 +88,15 @@ class CircuitContainer:
 
     def close(self) -> None:
         """Detach it: its circuits are lost. Idempotent."""
-        if not self.reason:
-            self._core.attachments.detach(self._record, "closed")
+        if self.reason is None:
+            self._core.attachments.detach(self._record, Refusal.CLOSED)
 
-    def _ended(self, reason: str) -> None:
-        if self.reason:
+    def _ended(self, reason: Refusal) -> None:
+        if self.reason is not None:
             return
         self.reason = reason
         self._core.circuits.remove_container(self)
-        if self._told is not None and reason != "closed":
+        if self._told is not None and reason is not Refusal.CLOSED:
             self._told(ConsumerRefused(self.name, reason))
 
     # --- for the circuits of the node -------------------------------------------------------
@@ -107,7 +111,7 @@ class CircuitContainer:
         return link
 
     def offer(self, link: CircuitLink, attach: CircuitAttach) -> None:
-        """Have a circuit accepted or refused, now or later."""
+        """Ask the program to accept or refuse a circuit, now or later."""
         try:
             end = self._accept(attach, link)
         except Exception as error:  # noqa: BLE001 - user code

@@ -26,6 +26,7 @@ from ...protocol.dispatch import (
     UnsettledMap,
     serialize_circuit_frame,
 )
+from ...protocol.security import Principal
 from ._circuit_ends import CircuitLinkEnd
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class CircuitLink:
         producer: Whether it is the producer.
         waiting: Bytes of its frames that wait for a slow link. While it is not 0, do not read on
             from where they come; see `CircuitLimits.max_waiting`.
+        principal: The principal that it is for; `None` for a program of this node.
         client: What its circuits are counted with, for `CircuitLimits.max_peer_circuits`.
         container: The number of the container that it is an end of; 0 if it attaches.
         number: The number of its circuit at the node; 0 if there is none.
@@ -72,6 +74,7 @@ class CircuitLink:
         self.name: Final = name
         self.producer: Final = producer
         self.waiting = 0
+        self.principal: Principal | None = None
         self.client = ""
         self.container = 0
         self.number = 0

@@ -31,6 +31,7 @@ from ...protocol.dispatch import (
     read_token,
     serialize_circuit_frame,
 )
+from ._access import may_consume, may_produce
 from ._circuit_container import CircuitContainer
 from ._circuit_link import CircuitLink
 from ._circuit_sending import CircuitSending, Far
@@ -132,6 +133,15 @@ class CircuitTable:
             side = _DOWN if link.container else _UP
             self.soon(partial(self._receive, link.number, side, data, None))
 
+    def check_access(self) -> None:
+        """Detach the ends that would be refused now."""
+        for link in tuple(self._links):
+            semantics = self._core.provisioning.semantics_of(link.name)
+            may = may_produce if link.producer else may_consume
+            if not link.container and not may(semantics, link.principal):
+                self.soon(partial(link.detach, condition=CircuitCondition.UNAUTHORIZED))
+        self.run()
+
     def suspend(self, link: CircuitLink) -> None:
         """Keep an end for an attach that resumes its circuit; the oldest ones go beyond a limit."""
         self._resumable.pop(link.key, None)
@@ -174,17 +184,16 @@ class CircuitTable:
         Raises:
             BadTransit: The value cannot be read.
         """
-        label, source = read_token(value, b"c"), message.source
-        if source is None or not self._core.topology.is_link(message):
-            self._core.counts["messages of no neighbour"] += 1
-            self._core.node.lose(message, NotExposed(message.onward_route[0]))
-            return
-        far = Far(str(source), label)
+        far = Far(str(message.source), read_token(value, b"c"))
         known = self._labels.get(far)
         if known is not None:
             self.soon(partial(self._receive, *known, message.payload, message))
-        else:
+        elif self._core.topology.is_joined(message):
             self._attach(far, message)
+        else:
+            self._core.counts["messages of no neighbour"] += 1
+            self._core.node.lose(message, NotExposed(message.onward_route[0]))
+            return
         self.run()
 
     def _attach(self, far: Far, message: Message) -> None:

@@ -113,6 +113,7 @@ class Provisioning:
             state.update(effective(self.semantics_of(state.name)))
             self._core.attachments.check_access(state)
             names.tidy(state)
+        self._core.circuits.check_access()
         if self.tags is not None:
             # Which destinations here consume is for this node to say, and for no other alone.
             own = {each.pattern.written: each.semantics.tags for each in self.provisions}

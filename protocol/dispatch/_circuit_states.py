@@ -52,6 +52,8 @@ class CircuitCondition(StrEnum):
     """A frame that is none, or that may not come there."""
     TOO_SLOW = "too-slow"
     """A link or an end takes the frames of the circuit more slowly than they come."""
+    UNAUTHORIZED = "unauthorized"
+    """The name is for other roles now."""
     END_FAILED = "end-failed"
     """The program at an end has failed."""
 

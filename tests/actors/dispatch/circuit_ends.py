@@ -11,6 +11,7 @@ from onward.protocol.dispatch import (
     DetachKind,
     Mechanism,
     Reattach,
+    Refusal,
     RoutingPattern,
     Semantics,
 )
@@ -39,8 +40,8 @@ class KeptEnd:
         """Return the values of the calls of a name."""
         return [each[1:] for each in self.told if each[0] == name]
 
-    @property
     def last(self) -> tuple[Any, ...]:
+        """Return the last call with its values."""
         return self.told[-1]
 
     def _tell(self, name: str, *values: Any) -> None:
@@ -92,7 +93,7 @@ class Served:
     def __init__(self, accept: Callable[[CircuitLink], object] | None = None) -> None:
         self.ends: list[KeptEnd] = []
         self.attaches: list[CircuitAttach] = []
-        self.ended: list[str] = []
+        self.ended: list[Refusal] = []
         self._accept: Callable[[CircuitLink], object] = accept or (lambda link: link.accept(b"own"))
 
     def __call__(self, attach: CircuitAttach, link: CircuitLink) -> KeptEnd:
