@@ -72,16 +72,43 @@ class Copies:
         if record.deliver is not None:
             record.deliver(arrival.message, token)
             return
-        onward, _, payload, source, context = arrival.message
-        back: Route = ()
-        if token is not None:
-            self.traced.note(token, arrival)
-            end = Address(DELIVERY, return_address(token))
-            # A link remembers return routes that begin with a worker only.
-            back = (self._core.address, end) if record.remote else (end,)
+        self._send(record.route, arrival.message, self._back(arrival, token, remote=record.remote))
+
+    def send_along(
+        self, route: Route, arrival: Arrival, token: bytes | None, *, remote: bool
+    ) -> None:
+        """Send a message along the route of a redirect, which this node has chosen.
+
+        Args:
+            route: The route.
+            arrival: The message.
+            token: The token of its copy; `None` if it is pre-settled.
+            remote: Whether the first address of the route is a link.
+
+        Raises:
+            DeliveryError: It was certainly not handed over.
+        """
+        message = arrival.message._replace(source=None)
+        self._send(route, message, self._back(arrival, token, remote=remote))
+
+    def is_remote(self, address: Address) -> bool:
+        """Whether an address is that of a link."""
+        cell = self._core.node.parts.table.cell_at(address)
+        return cell is not None and cell.worker.leaves_node
+
+    def _send(self, route: Route, message: Message, back: Route) -> None:
+        onward, _, payload, source, context = message
         self._core.node.parts.router.dispatch(
-            Message((*record.route, *onward), back, payload, source, context)
+            Message((*route, *onward), back, payload, source, context)
         )
+
+    def _back(self, arrival: Arrival, token: bytes | None, *, remote: bool) -> Route:
+        if token is None:
+            return ()
+        self.traced.note(token, arrival)
+        end = Address(DELIVERY, return_address(token))
+        # A link remembers return routes that begin with a worker only.
+        return (self._core.address, end) if remote else (end,)
 
     def _copy_to(self, name: Name, arrival: Arrival, token: bytes | None) -> None:
         """Give a copy of a message to a name of this node, in a later turn."""

@@ -9,9 +9,8 @@ from collections.abc import Hashable
 from itertools import count
 from typing import Final
 
-from ...protocol import NAME, Message, OnwardError, Outside, Route
+from ...protocol import Address, Message, Outside, Route
 from ...protocol.dispatch import (
-    ACCEPTED,
     ID_SIZE,
     RELEASED,
     BadName,
@@ -21,7 +20,6 @@ from ...protocol.dispatch import (
     Network,
     NodeTotals,
     Outcome,
-    Redirect,
     Share,
     Tally,
     check_node_name,
@@ -219,38 +217,19 @@ class DispatchCore:
 
     # --- end --------------------------------------------------------------------------------
 
-    def redirect(self, arrival: Arrival, part: Redirect) -> bool:
-        """Send a message along the route of a redirect; return whether it went."""
-        route = part.route
-        if route[0].type == NAME and len(route) == 1:
-            try:
-                name = self.parse(route[0].value)
-            except BadName:
-                return False
-            state = self.names.find(name)
-            if state is None and arrival.promised and self.stored is not None:
-                self.stored.put_back(arrival)
-                return True
-            if state is None:
-                return False
-            self.schedule.soon(lambda: self._bind(state, arrival))
-            return True
-        message, path = arrival.message, arrival.reply_path
-        back = path.message.return_route if isinstance(path, PlainPath) else ()
+    def redirect(self, arrival: Arrival, to: Address) -> bool:
+        """Give a message to another name in a later turn; return whether it went."""
         try:
-            self.node.parts.router.dispatch(
-                message._replace(
-                    onward_route=(*route, *message.onward_route), return_route=back, source=None
-                )
-            )
-        except OnwardError:
+            name = self.parse(to.value)
+        except BadName:
             return False
-        if isinstance(path, PlainPath):
-            if arrival.stored and self.stored is not None:
-                self.stored.ended(arrival, ACCEPTED, told=True)
-            arrival.reply_path = None  # the worker answers along the return route
-        elif arrival.delivery is not None and not arrival.delivery.settled:
-            self.tell(None, arrival.delivery, ACCEPTED, None)
+        state = self.names.find(name)
+        if state is None and arrival.promised and self.stored is not None:
+            self.stored.put_back(arrival)
+            return True
+        if state is None:
+            return False
+        self.schedule.soon(lambda: self._bind(state, arrival))
         return True
 
     def tell(

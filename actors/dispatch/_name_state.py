@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import NAME, OnwardError
+from ...protocol import NAME, OnwardError, Route
 from ...protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -29,6 +29,7 @@ from ...protocol.dispatch import (
     NamePaths,
     NameState as PureState,
     Paths,
+    Redirect,
     Redirected,
     Refusal,
     Semantics,
@@ -374,14 +375,7 @@ class NameState:
                 count_end(delivery.message, Logged.DROP)
                 self._core.node.dead_letter(delivery.message.message, reason.value)
             case Redirected(delivery, redirect):
-                arrival = delivery.message
-                if self._core.redirect(arrival, redirect):
-                    self._core.counts["redirected"] += 1
-                    count_passed(arrival, Logged.REDIRECT, redirect.to)
-                    if redirect.route[0].type != NAME:
-                        count_end(arrival, Logged.SETTLED)  # it has left the dispatcher
-                else:
-                    self._pure.go_on(delivery, self._core.now())
+                self._redirect(delivery, redirect)
             case _:
                 self._note(event)
 
@@ -437,6 +431,42 @@ class NameState:
                 self._pure.handled(event.consumer, now)
             elif token is not None and handed:
                 self._pure.disposition(token, ACCEPTED, target, now)
+
+    def _redirect(self, delivery: Delivery[Arrival], redirect: Redirect) -> None:
+        arrival, route = delivery.message, redirect.route
+        to_name = route[0].type == NAME and len(route) == 1
+        count_passed(arrival, Logged.REDIRECT, redirect.to)
+        if to_name and self._core.redirect(arrival, route[0]):
+            self._core.counts["redirected"] += 1
+        elif to_name or not self._send_along(delivery, route):
+            self._pure.go_on(delivery, self._core.now())
+
+    def _send_along(self, delivery: Delivery[Arrival], route: Route) -> bool:
+        """Send a message along a route, at the end of which a worker accepts it by its reply.
+
+        Returns:
+            Whether it was bound; if it was not, it goes on behind the redirect.
+        """
+        core, now, arrival, token = self._core, self._core.now(), delivery.message, None
+        remote = core.copies.is_remote(route[0])
+        target: Target = LinkTarget(str(route[0])) if remote else ConsumerTarget(core.number())
+        if not delivery.settled:
+            limit = now + core.options.outcome_timeout
+            limit = limit if delivery.deadline is None else min(limit, delivery.deadline)
+            token = self._pure.bind_to(delivery, target, limit, now)
+            if token is None:
+                return False
+            core.copies.begun(token, self, target)
+        try:
+            core.copies.send_along(route, arrival, token, remote=remote)
+        except OnwardError:
+            if token is not None:
+                self._pure.disposition(token, RELEASED, target, now)
+            return token is not None
+        core.counts["redirected"] += 1
+        if token is None:
+            count_end(arrival, Logged.SETTLED)  # it has left the dispatcher
+        return True
 
     def _send_on(self, event: SendOn[Arrival]) -> None:
         target = LinkTarget(event.link)

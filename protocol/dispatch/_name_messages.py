@@ -177,6 +177,26 @@ class NameMessages(Generic[M]):
             self._tell(delivery, RELEASED)
         self._refresh()
 
+    def bind_to(
+        self, delivery: Delivery[M], target: Target, limit: float, now: float
+    ) -> bytes | None:
+        """Bind a message to what is no consumer of the name, as it is redirected to a route.
+
+        Args:
+            delivery: The message, which is unsettled.
+            target: What its outcome comes from, by `disposition`.
+            limit: When it is in doubt in any case, in seconds.
+            now: The time, in seconds.
+
+        Returns:
+            The token of its copy, which is sent now; `None` if there is no room.
+        """
+        if not self._deliveries.enter(delivery, now):
+            return None
+        (token,) = self._deliveries.bind(delivery, (target,), limit=limit)
+        self._deliveries.sent(token, now)
+        return token
+
     def _place(self, delivery: Delivery[M], now: float) -> None:
         """Send a message to a target, or go on with it as undeliverable."""
         targets = self._choose(delivery, now)
@@ -320,7 +340,9 @@ class NameMessages(Generic[M]):
                 self._try_held([event.delivery], now)
 
     def _returned(self, event: Returned[M], now: float) -> None:
-        delivery, retry, again = event.delivery, self.semantics.retry, event.again
+        delivery, retry = event.delivery, self.semantics.retry
+        # What the route of a redirect did not take goes on behind the redirect.
+        again = event.again and not isinstance(delivery.part, Redirect)
         if event.doubt:
             self._totals.counts[DropReason.DOUBT] += 1
             if retry is not None and 0 < retry.rounds <= delivery.doubts:

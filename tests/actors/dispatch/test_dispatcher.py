@@ -563,6 +563,51 @@ async def test_a_message_is_redirected_to_a_worker(node: Node, dispatcher: Dispa
     assert await producer.send(b"3") == ACCEPTED
 
 
+class Taking(Worker):
+    """A worker that replies when it is told to, or fails."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        super().__init__()
+        self.fails = fails
+        self.got: list[Message] = []
+
+    def handle_message(self, message: Message) -> None:
+        self.got.append(message)
+        if self.fails:
+            raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize("last", [Last.RELEASE, Last.REJECT])
+async def test_a_redirect_to_a_worker_is_accepted_once_it_has_replied(
+    last: Last, node: Node
+) -> None:
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(outcome_timeout=20))
+    chain = Redirect("shelf"), last
+    dispatcher.provision("a", Semantics(undeliverable=chain, gate=Gate.OPEN, window=3))
+    shelf = Taking()
+    await start_worker(node, shelf, "shelf")
+    producer = await dispatcher.produce("a")
+    sending = [asyncio.create_task(producer.send(b"%d" % each)) for each in range(2)]
+    await sleep(1)
+    assert [each.payload for each in shelf.got] == [b"0", b"1"]
+    assert not any(each.done() for each in sending)
+    assert producer.credit == 1
+    shelf.reply(shelf.got[0], b"yes")
+    await sleep(1)
+    assert await sending[0] == ACCEPTED
+    assert not sending[1].done()
+    await sleep(20)
+    assert await sending[1] == MODIFIED  # it has not said anything in its time
+    shelf.fails = True
+    assert await producer.send(b"2") == MODIFIED
+    await node.stop_worker("shelf")
+    assert await producer.send(b"3") == (RELEASED if last is Last.RELEASE else UNDELIVERABLE)
+    await producer.send_settled(b"4")
+    assert producer.credit == 3
+    figures = dispatcher.statistics()
+    assert (figures.unsettled, figures.counts["redirected"]) == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("last", "outcome"),
     [(Last.RELEASE, RELEASED), (Last.DROP, ACCEPTED), (Last.REJECT, UNDELIVERABLE)],

@@ -502,6 +502,34 @@ async def test_what_is_redirected_to_a_worker_is_not_held_any_more(node: Node, p
     assert len(dispatcher._core.stored.store) == 0
 
 
+@pytest.mark.parametrize("there", [True, False])
+async def test_what_is_redirected_to_a_worker_stays_on_disk_until_it_has_replied(
+    there: bool, node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    chain = Redirect("shelf"), Last.RELEASE
+    dispatcher.provision("orders", on_disk(Settlement.AT_ONCE, *chain, rounds=1))
+    got: list[Message] = []
+
+    class Shelf(Worker):
+        def handle_message(self, message: Message) -> None:
+            got.append(message)
+
+    shelf = Shelf()
+    if there:
+        await start_worker(node, shelf, "shelf")
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(5)
+    assert [each.payload for each in got] == [b"1"] * there
+    assert dispatcher.statistics().on_disk == there
+    if there:
+        shelf.reply(got[0], b"")
+        await sleep(1)
+    assert dispatcher.statistics().on_disk == 0
+    assert dispatcher.statistics().counts.get("on disk, and not delivered", 0) == (not there)
+
+
 async def test_a_hold_on_disk_needs_a_file(node: Node, path: Path) -> None:
     dispatcher = await Dispatcher.attach(node)
     with pytest.raises(BadSemantics, match=r"needs a file: DispatchOptions\.hold_file"):

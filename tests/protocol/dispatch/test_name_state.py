@@ -510,6 +510,34 @@ def test_a_message_is_redirected_once_and_goes_on_if_that_fails() -> None:
     assert state.events() == [Dropped(settled, DropReason.NO_CONSUMER)]
 
 
+def test_a_message_is_redirected_to_what_is_no_consumer() -> None:
+    redirect = Redirect("shelf")
+    state = name(Semantics(undeliverable=(redirect, Last.REJECT)), DeliveryLimits(max_unsettled=1))
+    joined(state, 1)
+    shelf = ConsumerTarget(99)
+    for outcome, at_its_end in (
+        (ACCEPTED, ACCEPTED),
+        (MODIFIED, MODIFIED),
+        (RELEASED, UNDELIVERABLE),
+    ):
+        made = delivery()
+        (token,) = bound(state, made)
+        state.disposition(token, RELEASED, ConsumerTarget(1), 0.0)
+        assert of(state, Redirected) == [Redirected(made, redirect)]
+        copy = state.bind_to(made, shelf, 5.0, 0.0)
+        assert copy is not None
+        assert state.bind_to(delivery(number=2), shelf, 5.0, 0.0) is None
+        state.disposition(copy, outcome, shelf, 1.0)
+        assert told(state) == [at_its_end]
+    made = delivery()
+    state.bind(made, 2.0)
+    state.remove_consumer(1, 2.0)
+    assert state.bind_to(delivery(number=2), shelf, 5.0, 2.0) is not None
+    state.events()
+    state.due(5.0)
+    assert told(state) == [MODIFIED]
+
+
 def test_there_may_be_no_room_for_what_could_not_be_redirected() -> None:
     chain = (Redirect("34#other"), Last.RELEASE)
     state = name(Semantics(undeliverable=chain), DeliveryLimits(max_unsettled_size=10))
