@@ -7,9 +7,12 @@ import importlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,19 +55,34 @@ MAKES = {
 }
 
 
-@pytest.fixture(scope="module", params=MAKES)
-def client(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The command of a client."""
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "amqp"
+SHOPPERS = {
+    "proton": (sys.executable, "-W", "error", "{examples}/shopper.py"),
+    "rhea": ("node", "{place}/shopper.mjs"),
+    "go-amqp": ("{place}/shop",),
+    "protonj2": ("java", *FAST_START, "-cp", "{place}/target/lib/*", "{examples}/Shopper.java"),
+}
+"""The programs of the page about clients of AMQP."""
+
+
+def place_of(name: str) -> Path:
+    """Return where a client is built; skip the test if it cannot be."""
     needs_proton()
-    folder, build, run = MAKES[request.param]
+    folder, build, run = MAKES[name]
     try:
         for tool in (build[0], run[0]):
             if "{place}" not in tool and shutil.which(tool) is None:
                 raise PeerMissing(f"{tool} is not installed")
-        place = built(folder, [build], timeout=BUILD_TIMEOUT)
+        return built(folder, [build], timeout=BUILD_TIMEOUT)
     except PeerMissing as error:
-        pytest.skip(f"AMQP client {request.param}: {error}")
-    return tuple(each.format(place=place) for each in run)
+        pytest.skip(f"AMQP client {name}: {error}")
+
+
+@pytest.fixture(scope="module", params=MAKES)
+def client(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The command of a client."""
+    place = place_of(request.param)
+    return tuple(each.format(place=place) for each in MAKES[request.param][2])
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +100,10 @@ async def listening(
         yield dispatcher, listener.uri.replace("127.0.0.1", "localhost")
 
 
-async def run(client: tuple[str, ...], uri: str, *arguments: str, **environment: str) -> Any:
-    """Run a client, and return what it reports."""
+async def printed(*command: str, **environment: str) -> str:
+    """Run a program, and return what it prints."""
     process = await asyncio.create_subprocess_exec(
-        *client, uri, *arguments, stdout=PIPE, env={**os.environ, **environment}
+        *command, stdout=PIPE, env={**os.environ, **environment}
     )
     try:
         out, _ = await asyncio.wait_for(process.communicate(), TIMEOUT)
@@ -93,7 +111,12 @@ async def run(client: tuple[str, ...], uri: str, *arguments: str, **environment:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return json.loads(out)
+    return out.decode()
+
+
+async def run(client: tuple[str, ...], uri: str, *arguments: str, **environment: str) -> Any:
+    """Run a client, and return what it reports."""
+    return json.loads(await printed(*client, uri, *arguments, **environment))
 
 
 def by_content(delivery: Received) -> None:
@@ -224,3 +247,36 @@ async def test_a_client_is_refused_with_a_condition(client: tuple[str, ...]) -> 
         large = await run(client, uri, "send", "orders", "@5000")
         # A client may see to the limit by itself.
         assert "error" in large
+
+
+def shopper(name: str) -> list[str]:
+    """Return the command of the program of the page in a language."""
+    place = Path() if name == "proton" else place_of(name)
+    if name == "rhea":
+        # Its module is looked for beside it.
+        shutil.copy(EXAMPLES / "shopper.mjs", place)
+    elif name == "go-amqp":
+        (place / "shopper").mkdir(exist_ok=True)
+        shutil.copy(EXAMPLES / "shopper.go", place / "shopper")
+        build = ["go", "build", "-mod=mod", "-o", "shop", "./shopper"]
+        subprocess.run(build, cwd=place, check=True, timeout=BUILD_TIMEOUT)
+    return [each.format(place=place, examples=EXAMPLES) for each in SHOPPERS[name]]
+
+
+@pytest.mark.parametrize("name", SHOPPERS)
+async def test_the_program_of_the_page_sends_asks_and_receives(name: str) -> None:
+    needs_proton()
+    command = await asyncio.to_thread(shopper, name)
+    node = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", str(EXAMPLES / "node.py"), "amqp://127.0.0.1:0"),
+        stdout=PIPE,
+    )
+    try:
+        assert node.stdout is not None
+        line = await asyncio.wait_for(node.stdout.readline(), TIMEOUT)
+        uri = line.decode().split()[1]
+        assert await printed(*command, uri) == "order: accepted\nprice: 3 each\nbill: 36\n"
+        assert await node.stdout.readline() == b"ordered: 12 apples\n"
+    finally:
+        node.kill()
+        await node.wait()
