@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Final
 
@@ -56,6 +56,7 @@ class DispatchCore:
         options: The options.
         principal_of: Returns the principal of the peer of a link; `None`: no peer has one.
         store: The file of messages on hold; `None`: no name holds on disk.
+        clock: Returns the time since the Unix epoch, in seconds; `None`: that of the machine.
 
     Attributes:
         own: The name of the node in the network.
@@ -80,7 +81,9 @@ class DispatchCore:
         options: DispatchOptions,
         principal_of: PrincipalOf | None,
         store: HoldStore | None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        self._clock: Final = clock
         self.worker: Final = worker
         self.node: Final = worker.node
         self.address: Final = worker.address
@@ -110,10 +113,9 @@ class DispatchCore:
         """Return the time of the node's loop, in seconds."""
         return self.node.loop.time()
 
-    @staticmethod
-    def milliseconds() -> int:
+    def milliseconds(self) -> int:
         """Return the time since the Unix epoch, in milliseconds."""
-        return int(time.time() * 1000)
+        return int((self._clock or time.time)() * 1000)
 
     def number(self) -> int:
         """Return the number of a new consumer or producer."""

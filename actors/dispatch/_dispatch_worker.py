@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from ...protocol import (
@@ -60,6 +61,7 @@ class DispatchWorker(Worker):
         options: The options.
         principal_of: Returns the principal of the peer of a link; `None`: no peer has one.
         store: The file of messages on hold; `None`: no name holds on disk.
+        clock: Returns the time since the Unix epoch, in seconds; `None`: that of the machine.
 
     Attributes:
         core: The parts of the dispatcher, once the worker has started.
@@ -70,11 +72,13 @@ class DispatchWorker(Worker):
         options: DispatchOptions,
         principal_of: PrincipalOf | None,
         store: HoldStore | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__()
         self._options: Final = options
         self._principal_of: Final = principal_of
         self._store: Final = store
+        self._clock: Final = clock
         self._thread = 0
         self.core: DispatchCore
 
@@ -82,7 +86,8 @@ class DispatchWorker(Worker):
         """Add the rules."""
         self._thread = threading.get_ident()
         node = self.node
-        self.core = core = DispatchCore(self, self._options, self._principal_of, self._store)
+        options, store, clock = self._options, self._store, self._clock
+        self.core = core = DispatchCore(self, options, self._principal_of, store, clock)
         network, provisions = core.topology.network, core.provisioning.provisions
         owner = self._placed
         node.add_rule(NAME, self.resolve, owner=owner)

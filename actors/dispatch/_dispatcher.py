@@ -82,6 +82,7 @@ class Dispatcher:
         *,
         principal_of: PrincipalOf | None = None,
         broker: Broker | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> Dispatcher:
         """Start the dispatcher of a node.
 
@@ -93,6 +94,8 @@ class Dispatcher:
                 names that are for some roles take no message of a peer.
             broker: The broker of the node, for names that are provisioned by tags. It has one more
                 subscription to its events.
+            clock: Returns the time since the Unix epoch, in seconds, such as that of a simulation;
+                by default that of the machine.
 
         Raises:
             AddressInUse: The node has a dispatcher.
@@ -106,7 +109,7 @@ class Dispatcher:
         if options.hold_file:
             most = options.max_held_on_disk, options.max_held_bytes_on_disk
             store = HoldStore(options.hold_file, *most)
-        worker = DispatchWorker(options, principal_of, store)
+        worker = DispatchWorker(options, principal_of, store, clock)
         mailbox = MailboxOptions(limit=_MAILBOX)
         try:
             await node.start(lambda: worker, address=DISPATCH, mailbox=mailbox)

@@ -4,12 +4,13 @@
 steps are the same, so a file runs both ways:
 
 1. `open`: start the node.
-2. `listen`: start its broker, if it has one, open its listeners, and return their ports.
+2. `listen`: start its broker and its dispatcher, if it has them, open its listeners, and return
+   their ports.
 3. `link`: open its links, once all nodes listen. Each gets its name, as one more address. Its
-   broker dials the others of its cluster.
+   broker dials the others of its cluster, and its dispatcher joins its neighbours.
 4. `start_workers`: start its workers, once all links are up and the workers at their other ends
    have started. So a worker may send to another node at its start. Then some of them become
-   destinations of its broker.
+   destinations of its broker, or consumers of names.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from ...protocol.topology import (
 from .._node import Node
 from ..tracing import HopTracer
 from ._brokers import SIMULATED, RunningBroker
+from ._dispatchers import RunningDispatcher, exposed_by
 from ._errors import TopologyFailed
 from ._load import Factories, mailbox_of, supervision_of
 
@@ -85,6 +87,7 @@ class RunningNode:
     Attributes:
         node: The node.
         broker: Its broker, once it listens; `None` if it has none.
+        dispatcher: Its dispatcher, once it listens; `None` if it has none.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class RunningNode:
         self._faults = faults
         self._simulated = faults is not None
         self.broker: RunningBroker | None = None
+        self.dispatcher: RunningDispatcher | None = None
 
     @property
     def name(self) -> str:
@@ -149,17 +153,27 @@ class RunningNode:
         self.broker = await RunningBroker.start(
             self._plan, self.name, self.node, simulated=self._simulated
         )
+        self.dispatcher = await RunningDispatcher.start(
+            self._plan,
+            self.name,
+            self.node,
+            None if self.broker is None else self.broker.broker,
+            directory=self._directory,
+            simulated=self._simulated,
+        )
         earlier = uris or {}
         made_at: dict[str, str] = {}
         for listener in self._part.listeners:
+            if self._simulated and listener.is_for_clients:
+                raise TopologyFailed(listener.place, f"{listener.uri} is not part of a simulation")
             uri = earlier.get(listener.id) or self._uri(listener)
             try:
                 made = await self.node.listen(
                     uri,
-                    expose=listener.expose,
+                    expose=exposed_by(listener, self._plan),
                     allow=listener.allow,
                     **self._options(listener),
-                    **({} if self.broker is None else self.broker.options_of(listener)),
+                    **self._parts_of(listener),
                 )
                 self.node.add_address(made.address, listener.address)
             except Exception as error:
@@ -167,6 +181,12 @@ class RunningNode:
                 raise _failed(listener.place, f"cannot listen at {uri}", error) from error
             made_at[listener.id] = made.uri
         return made_at
+
+    def _parts_of(self, listener: ListenerPlan) -> dict[str, Any]:
+        """Return the broker or dispatcher that a listener is for, as options."""
+        if listener.is_for_clients and self.dispatcher is not None:
+            return {"dispatcher": self.dispatcher.dispatcher}
+        return {} if self.broker is None else self.broker.options_of(listener)
 
     def _uri(self, listener: ListenerPlan) -> str:
         if self._simulated:
@@ -205,6 +225,8 @@ class RunningNode:
             try:
                 own = await self._connect(uri, link, patience)
                 self.node.add_address(own, link.address)
+                if self.dispatcher is not None:
+                    await self.dispatcher.join(link, own)
             except Exception as error:
                 raise _failed(link.place, f"cannot connect to {uri}", error) from error
 
@@ -244,6 +266,8 @@ class RunningNode:
         self.node.parts.guards.exposures.expected = frozenset()
         if self.broker is not None:
             self.broker.register()
+        if self.dispatcher is not None:
+            await self.dispatcher.consume()
 
     async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make one request of the plan, and repeat it if the plan says so."""
@@ -258,6 +282,8 @@ class RunningNode:
             await asyncio.sleep(min(PAUSE, left))
 
     async def _ask(self, request: RequestPlan) -> tuple[bool, str]:
+        if request.name and self.dispatcher is not None:
+            return await self.dispatcher.produce(request)
         try:
             answer = await self.node.request(
                 request.route, request.payload, timeout=request.timeout

@@ -49,7 +49,7 @@ from ._semantics_parts import (
     Weigh,
 )
 
-__all__ = ["MAX_PROVISIONS_FILE", "ProvisionsFile", "read_provisions"]
+__all__ = ["MAX_PROVISIONS_FILE", "ProvisionsFile", "read_names", "read_provisions"]
 
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T")
@@ -92,6 +92,20 @@ def read_provisions(
     document = read_toml(content, problems, size=MAX_PROVISIONS_FILE, depth=_DEPTH)
     problems.check()
     top = FileTable(problems, (), document)
+    read = read_names(top, file, limits)
+    top.finish()
+    problems.check()
+    return read
+
+
+def read_names(top: FileTable, file: str, limits: DispatchLimits) -> ProvisionsFile:
+    """Read the provisions in a table of a file, which may have other keys.
+
+    Args:
+        top: The table.
+        file: The name of the file, which is the source of the provisions.
+        limits: Limits of names, tokens and provisions.
+    """
     default: Semantics | None = None
     if top.peek("default") is not None:
         table = top.table("default", short="routing")
@@ -116,8 +130,6 @@ def read_provisions(
     if len(provisions) > limits.max_provisions:
         most = limits.max_provisions
         top.add("name", f"{len(provisions)} provisions are over the limit of {most}")
-    top.finish()
-    problems.check()
     return ProvisionsFile(tuple(provisions), default)
 
 

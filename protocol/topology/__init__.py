@@ -25,7 +25,9 @@ from ._kinds import KindOptions, Option, OptionType
 from ._options import TransportOptions
 from ._plan import (
     BrokerPlan,
+    ConsumerPlan,
     DestinationPlan,
+    DispatcherPlan,
     LinkPlan,
     ListenerPlan,
     MailboxPlan,
@@ -42,7 +44,9 @@ from ._simulation import EventKind, EventPlan, FaultsPlan, RequestPlan, Simulati
 
 __all__ = [
     "BrokerPlan",
+    "ConsumerPlan",
     "DestinationPlan",
+    "DispatcherPlan",
     "EventKind",
     "EventPlan",
     "FaultsPlan",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from ..dispatch import MAX_COST
 from ..toml import FileTable, suggestion
 from . import _values as values
+from ._dispatchers import name_of
 from ._events import read_event, read_faults
 from ._nodes import check_node
 from ._options import TransportOptions, read_transport_options
@@ -13,6 +16,9 @@ from ._plan import LinkPlan, ListenerPlan, NodePlan
 from ._simulation import RequestPlan, SimulationPlan
 
 __all__ = ["read_link", "read_request", "read_simulation"]
+
+OUTCOMES: Final = ("accepted", "rejected", "released", "modified", "any", "refused")
+"""What must come of each message of a producer; the last is of the producer itself."""
 
 
 def read_link(
@@ -38,6 +44,7 @@ def read_link(
     goes_to = uri if listener is None else listener.uri
     options = read_transport_options(table, goes_to, transports)
     faults = read_faults(table.table("simulation"))
+    cost = table.maybe("cost", _cost)
     table.finish()
     if node is None or address is None:
         return None
@@ -52,7 +59,16 @@ def read_link(
         allow=allow,
         options=options,
         faults=faults,
+        cost=cost,
     )
+
+
+def _cost(value: object) -> int:
+    """Return the cost of a link between dispatchers."""
+    made = values.count(value)
+    if made > MAX_COST:
+        raise ValueError(f"{made} is over the highest cost, {MAX_COST}")
+    return made
 
 
 def _target(
@@ -98,7 +114,9 @@ def read_request(
         timed: Whether it may say when it is made.
     """
     node = table.need("from", values.text)
-    route = table.need("route", values.route)
+    has_name = table.peek("name") is not None
+    name = table.take("name", name_of, "")
+    route = table.maybe("route", values.route) if has_name else table.need("route", values.route)
     check_node(table, "from", node, nodes)
     expect = table.maybe("expect", values.text)
     error = table.take("error", values.text, "")
@@ -108,19 +126,30 @@ def read_request(
     at = table.take("at", values.seconds, 0.0) if timed else 0.0
     if expect is not None and error:
         table.add("", "it has both expect and error")
+    messages = table.take("messages", values.count, 1)
+    every = table.take("every", values.seconds, 0.0)
+    outcome = table.take("outcome", values.one_of(*OUTCOMES), OUTCOMES[0])
+    if name and (route or error or expect is not None):
+        table.add("", "a producer of a name has an outcome, and no route, expect or error")
+    elif not name and (messages, every, outcome) != (1, 0.0, OUTCOMES[0]):
+        table.add("", "messages, every and outcome go with name")
     table.finish()
-    if node is None or route is None:
+    if node is None or (route is None and not name):
         return None
     return RequestPlan(
         place=table.place,
         node=node,
-        route=route,
+        route=route or (),
         payload=payload,
         expect=None if expect is None else expect.encode(),
         error=error,
         timeout=timeout,
         within=within,
         at=at,
+        name=name,
+        messages=messages,
+        every=every,
+        outcome=outcome,
     )
 
 

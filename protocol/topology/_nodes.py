@@ -9,6 +9,7 @@ from typing import Final
 from ..toml import FileTable, suggestion
 from . import _values as values
 from ._brokers import read_broker
+from ._dispatchers import read_dispatcher
 from ._kinds import KindOptions
 from ._options import TransportOptions, read_options, read_transport_options
 from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
@@ -22,7 +23,11 @@ _CLASS: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*
 
 
 def read_node(
-    nodes: FileTable, name: str, kinds: Mapping[str, KindOptions], transports: TransportOptions
+    nodes: FileTable,
+    name: str,
+    kinds: Mapping[str, KindOptions],
+    transports: TransportOptions,
+    file: str,
 ) -> NodePlan:
     """Read one node."""
     _check_name(nodes, name)
@@ -43,6 +48,7 @@ def read_node(
         ),
         error_replies=table.take("error_replies", values.flag, False),
         broker=read_broker(table),
+        dispatcher=read_dispatcher(table, file, name),
     )
     table.finish()
     return plan

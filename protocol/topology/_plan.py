@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from .._address import Address
+from ..dispatch import Provision, Semantics
 from ..options import Count, Size, check_options
 from ..toml import Position, suggestion
 from ._simulation import FaultsPlan, RequestPlan, SimulationPlan
@@ -27,7 +28,9 @@ from ._values import listener_address
 
 __all__ = [
     "BrokerPlan",
+    "ConsumerPlan",
     "DestinationPlan",
+    "DispatcherPlan",
     "LinkPlan",
     "ListenerPlan",
     "MailboxPlan",
@@ -174,6 +177,11 @@ class ListenerPlan:
         return self.uri.startswith("rsocket+")
 
     @property
+    def is_for_clients(self) -> bool:
+        """Whether it is one for clients of AMQP, which a dispatcher has."""
+        return self.uri.startswith(("amqp:", "amqps:"))
+
+    @property
     def is_fixed(self) -> bool:
         """Whether the URI says where it is before it listens: no port 0, no `{dir}`."""
         return not _ANY_PORT.search(self.uri) and "{dir}" not in self.uri
@@ -219,6 +227,44 @@ class BrokerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerPlan:
+    """A worker of a node that is a consumer of names.
+
+    Attributes:
+        place: Its place in the file.
+        worker: The address of the worker.
+        names: The names.
+        window: Messages of each name that it has at a time.
+        accept: When it accepts a message: `reply`, or `handed`, once it is in its mailbox.
+    """
+
+    place: Position
+    worker: Address
+    names: tuple[str, ...]
+    window: int = 250
+    accept: str = "reply"
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherPlan:
+    """The dispatcher of a node. Its neighbours are at the ends of links with a cost.
+
+    Attributes:
+        place: Its place in the file.
+        provisions: The provisions of the node, which count in the whole network.
+        default: The semantics of names that nothing is provisioned for; `None`: the usual ones.
+        consumers: The workers that are consumers, in the order of the file.
+        hold_file: The file for messages that are held on disk; empty: none is.
+    """
+
+    place: Position
+    provisions: tuple[Provision, ...] = ()
+    default: Semantics | None = None
+    consumers: tuple[ConsumerPlan, ...] = ()
+    hold_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodePlan:
     """One node.
 
@@ -230,6 +276,7 @@ class NodePlan:
         error_replies: Whether it answers what it cannot deliver with an error reply; for those
             to leave it, a listener or link has the option `error_replies` too.
         broker: Its broker; `None` if it has none.
+        dispatcher: Its dispatcher; `None` if it has none.
     """
 
     place: Position
@@ -238,6 +285,7 @@ class NodePlan:
     listeners: tuple[ListenerPlan, ...] = ()
     error_replies: bool = False
     broker: BrokerPlan | None = None
+    dispatcher: DispatcherPlan | None = None
 
     @property
     def broker_listener(self) -> ListenerPlan | None:
@@ -260,6 +308,7 @@ class LinkPlan:
         allow: The patterns of what it can reach behind those.
         options: The options of its transport, by name.
         faults: Its faults in a simulated network.
+        cost: Its cost, if it makes the dispatchers at its ends neighbours.
     """
 
     place: Position
@@ -272,6 +321,7 @@ class LinkPlan:
     allow: tuple[Address, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     faults: FaultsPlan = field(default=FaultsPlan())
+    cost: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +361,10 @@ class TopologyPlan:
     def links_from(self, name: str) -> tuple[LinkPlan, ...]:
         """Return the links that the node of that name makes."""
         return tuple(link for link in self.links if link.node == name)
+
+    def links_to(self, listener: str) -> tuple[LinkPlan, ...]:
+        """Return the links that are made to a listener, by its `ListenerPlan.id`."""
+        return tuple(link for link in self.links if link.to_listener == listener)
 
     @property
     def listeners(self) -> tuple[ListenerPlan, ...]:

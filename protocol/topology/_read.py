@@ -61,7 +61,7 @@ def _plan(
 ) -> TopologyPlan:
     title = top.take("title", values.text, file)
     table = top.table("nodes")
-    nodes = tuple(read_node(table, name, kinds, transports) for name in table.keys())  # noqa: SIM118
+    nodes = tuple(read_node(table, name, kinds, transports, file) for name in table.keys())  # noqa: SIM118
     if not nodes:
         top.add("", "there are no nodes; write [nodes.NAME]")
     links = [read_link(each, nodes, transports) for each in top.tables("links")]

@@ -135,6 +135,37 @@ class _Check:
                 if not node.has(destination.worker):
                     self._missing(node, destination.worker, destination.place, ())
 
+    # --- dispatchers ------------------------------------------------------------------------
+
+    def dispatchers(self) -> None:
+        """Report what needs a dispatcher, and is not at one, and consumers without a worker."""
+        for node in self.nodes.values():
+            plan = node.plan.dispatcher
+            for listener in node.plan.listeners:
+                if plan is None and listener.is_for_clients:
+                    self._no_dispatcher(node.plan.name, listener.place, "uri", listener.uri)
+            for consumer in () if plan is None else plan.consumers:
+                if not node.has(consumer.worker):
+                    self._missing(node, consumer.worker, consumer.place, ())
+        for request in (*self.plan.requests, *self.plan.simulation.requests):
+            start = self.nodes.get(request.node)
+            if request.name and start is not None and start.plan.dispatcher is None:
+                self._no_dispatcher(request.node, request.place, "name", "a producer")
+
+    def neighbours(self) -> None:
+        """Report links with a cost that do not join dispatchers."""
+        for link in self.plan.links:
+            if link.cost is None:
+                continue
+            if not link.to_listener:
+                self.tell(link.place, ("cost",), "it goes with a link to a node of the file")
+            for name in (link.node, link.to_node):
+                if name in self.nodes and self.nodes[name].plan.dispatcher is None:
+                    self._no_dispatcher(name, link.place, "cost", "a link with a cost")
+
+    def _no_dispatcher(self, node: str, place: Position, key: str, what: str) -> None:
+        self.tell(place, (key,), f"{what} needs a dispatcher: write [nodes.{node}.dispatcher]")
+
     # --- routes -----------------------------------------------------------------------------
 
     def options(self) -> None:
@@ -215,6 +246,8 @@ def check_references(
     check.uris()
     check.exposed()
     check.brokers()
+    check.dispatchers()
+    check.neighbours()
     check.options()
     check.requests()
 

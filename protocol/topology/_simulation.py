@@ -59,6 +59,12 @@ class RequestPlan:
             seconds; 0: it is asked once.
         at: The time at which it is made, in seconds since all parts have started; of those of a
             simulated run.
+        name: The name that a producer sends to, in place of a route; empty: it is a request.
+        messages: Messages that the producer sends.
+        every: Time from one message to the next, in seconds; 0: each once the one before has its
+            outcome.
+        outcome: The outcome that each must have: `accepted`, `rejected`, `released`, `modified`, or
+            `any`; `refused`: the name takes no such producer.
     """
 
     place: Position
@@ -70,6 +76,10 @@ class RequestPlan:
     timeout: float = 5.0
     within: float = 0.0
     at: float = 0.0
+    name: str = ""
+    messages: int = 1
+    every: float = 0.0
+    outcome: str = "accepted"
 
 
 class EventKind(StrEnum):
