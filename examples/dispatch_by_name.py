@@ -22,8 +22,7 @@ async def main() -> None:
     async with AsyncExitStack() as stack:
         nodes = [await stack.enter_async_context(Node(name)) for name in "abc"]
         a, b, c = [await Dispatcher.attach(node) for node in nodes]
-        for at in (a, b, c):
-            at.provision("orders", Semantics(pattern=RoutingPattern.CLOSEST))
+        a.provision("orders", Semantics(pattern=RoutingPattern.CLOSEST))  # and so at all nodes
         at_a = await a.node.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
         at_b = await b.node.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
         await b.neighbour(at_a.uri)

@@ -58,6 +58,13 @@ def test_no_heading_of_the_page_of_commands_is_within_code() -> None:
     assert not code
 
 
+def test_each_mark_of_code_has_a_block_of_code() -> None:
+    for page in MARKED:
+        text = page.read_text()
+        shown = re.findall(r"^<!-- from: .* -->\n```", text, re.MULTILINE)
+        assert len(shown) == len(re.findall("^<!-- from: ", text, re.MULTILINE)), page
+
+
 def test_a_section_is_taken_without_its_marks(tmp_path: Path) -> None:
     file = tmp_path / "code.py"
     file.write_text(
