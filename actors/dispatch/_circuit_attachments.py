@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from ...protocol.dispatch import Mechanism, Name, NameKind, Refusal
+from ...protocol.dispatch import CircuitAttach, Mechanism, Name, NameKind, Refusal
+from ...protocol.options import Size, check_value
 from ...protocol.security import Principal
 from ._access import may_consume, may_produce
+from ._circuit import CircuitConsumer, CircuitProducer
 from ._circuit_container import CircuitContainer, ContainerEnded
 from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
 from ._circuit_link import CircuitLink
+from ._circuit_worker import CircuitHandler, CircuitWorker
 from ._errors import ConsumerRefused
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
 
-__all__ = ["is_circuit", "open_circuit", "serve_circuits"]
+__all__ = [
+    "attach_consumer",
+    "attach_producer",
+    "is_circuit",
+    "open_circuit",
+    "serve",
+    "serve_circuits",
+]
 
 
 def is_circuit(core: DispatchCore, name: str) -> bool:
@@ -30,9 +41,17 @@ def open_circuit(
     producer: bool,
     properties: bytes,
     principal: Principal | None,
-    client: str,
+    client: Hashable,
 ) -> CircuitLink:
     """Attach an end to a name; see `Dispatcher.open_circuit`."""
+    link = _opened(core, name, producer=producer, principal=principal, client=client)
+    link.begin(end, properties)
+    return link
+
+
+def _opened(
+    core: DispatchCore, name: str, *, producer: bool, principal: Principal | None, client: Hashable
+) -> CircuitLink:
     read = core.parse(name)
     semantics = core.provisioning.semantics_of(read)
     may = may_produce if producer else may_consume
@@ -43,9 +62,8 @@ def open_circuit(
     link = CircuitLink(core.circuits, read, producer, semantics.reattach)
     link.principal = principal
     # An end of the program itself counts for itself.
-    link.client = f"client {client}" if client else f"end {core.number()}"
+    link.client = ("end", core.number()) if client is None else ("client", client)
     core.circuits.add(link)
-    link.begin(end, properties)
     return link
 
 
@@ -72,6 +90,53 @@ def serve_circuits(
         core.names.tidy(state)
         raise
     return made
+
+
+async def attach_producer(
+    core: DispatchCore, name: str, properties: bytes, principal: Principal | None
+) -> CircuitProducer:
+    """Attach a producer of a program; see `Dispatcher.attach_producer`."""
+    link = _opened(core, name, producer=True, principal=principal, client=None)
+    end = CircuitProducer(link, core)
+    link.begin(end, properties)
+    await end.ready_to_use()
+    return end
+
+
+async def attach_consumer(
+    core: DispatchCore, name: str, window: int, properties: bytes, principal: Principal | None
+) -> CircuitConsumer:
+    """Attach a consumer of a program; see `Dispatcher.attach_consumer`."""
+    check_value("window", window, Size)
+    link = _opened(core, name, producer=False, principal=principal, client=None)
+    end = CircuitConsumer(link, window, core.options.circuits.max_delivery)
+    link.begin(end, properties)
+    await end.ready_to_use()
+    return end
+
+
+def serve(
+    core: DispatchCore,
+    name: str,
+    handler: CircuitHandler,
+    window: int,
+    principal: Principal | None,
+    ended: ContainerEnded | None,
+) -> CircuitContainer:
+    """Attach a container with a handler; see `Dispatcher.serve`."""
+    check_value("window", window, Size)
+
+    def accept(_attach: CircuitAttach, link: CircuitLink) -> CircuitProducer | CircuitConsumer:
+        end: CircuitProducer | CircuitConsumer
+        if link.producer:
+            end = CircuitProducer(link, core)
+        else:
+            end = CircuitConsumer(link, window, core.options.circuits.max_delivery)
+        core.worker.spawn(lambda: CircuitWorker(handler, end))
+        link.accept()
+        return end
+
+    return serve_circuits(core, name, accept, principal, ended)
 
 
 def _takes_circuits(core: DispatchCore, name: Name) -> bool:

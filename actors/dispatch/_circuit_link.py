@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -53,6 +53,7 @@ class CircuitLink:
     Attributes:
         name: The name.
         producer: Whether it is the producer.
+        reattach: What becomes of the circuit when it is lost.
         waiting: Bytes of its frames that wait for a slow link. While it is not 0, do not read on
             from where they come; see `CircuitLimits.max_waiting`.
         principal: The principal that it is for; `None` for a program of this node.
@@ -75,13 +76,13 @@ class CircuitLink:
         self.producer: Final = producer
         self.waiting = 0
         self.principal: Principal | None = None
-        self.client = ""
+        self.client: Hashable = None
         self.container = 0
         self.number = 0
         self.over = False
         self.scheduled: float | None = None
         self._table: Final = table
-        self._reattach: Final = reattach
+        self.reattach: Final = reattach
         self._accepts: Final = asked is not None
         self._asked = asked  # until it is accepted or refused
         self._told: CircuitLinkEnd | None = None
@@ -93,7 +94,7 @@ class CircuitLink:
         self._at: float | None = None  # when it attaches again, or is not resumed any more
 
     def _new(self, key: bytes) -> CircuitEnd:
-        resumable = self._reattach is Reattach.RESUME
+        resumable = self.reattach is Reattach.RESUME
         limits = self._table.limits
         return CircuitEnd(producer=self.producer, key=key, resumable=resumable, limits=limits)
 
@@ -115,9 +116,27 @@ class CircuitLink:
         return self._pure.state is EndState.ATTACHED
 
     @property
+    def limit(self) -> int:
+        """Unsettled deliveries that both ends bear, once the circuit is there."""
+        return self._pure.limit
+
+    @property
     def unsettled(self) -> UnsettledMap:
         """The unsettled deliveries, each with the last state that the consumer has given to it."""
         return self._pure.unsettled
+
+    @property
+    def draining(self) -> bool:
+        """Whether the consumer waits for all credit to be used or given back."""
+        return self._pure.draining
+
+    def has_credit(self, *, settled: bool = False) -> bool:
+        """Whether a delivery may be begun.
+
+        Args:
+            settled: Whether it is settled, so that it takes no room of the unsettled ones.
+        """
+        return self._pure.has_credit if settled else self._pure.can_send
 
     def accept(self, properties: bytes = b"") -> None:
         """Accept the circuit that was asked for.
@@ -324,7 +343,7 @@ class CircuitLink:
     def _comes_back(self) -> bool:
         """Whether it attaches again, or is kept to be resumed; arrange for that."""
         now, limits = self._table.now(), self._table.limits
-        if self._reattach is Reattach.NO or (self._accepts and self._reattach is Reattach.AGAIN):
+        if self.reattach is Reattach.NO or (self._accepts and self.reattach is Reattach.AGAIN):
             return False
         if self._accepts:
             self._at = now + limits.resume_within

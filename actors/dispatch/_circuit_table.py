@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -204,14 +204,14 @@ class CircuitTable:
             self._core.counts["frames of circuits that cannot be read"] += 1
             return
         if isinstance(frame, CircuitAttach):
-            self.soon(partial(self._open, frame, f"link {far.link}", far, message))
+            self.soon(partial(self._open, frame, ("link", far.link), far, message))
         else:
             self._core.counts["frames of circuits that are over"] += 1
 
     def link_lost(self, link: str) -> None:
         """Receive the loss of a link: its circuits are lost in both directions."""
         self._sending.forget(link)
-        self._peer_lost(f"link {link}")
+        self._peer_lost(("link", link))
         self.run()
 
     def side_lost(self, far: Far, condition: CircuitCondition) -> None:
@@ -224,7 +224,7 @@ class CircuitTable:
         if known is not None:
             self._perform(self.circuits.side_lost(*known, condition), known[0])
 
-    def _peer_lost(self, peer: str) -> None:
+    def _peer_lost(self, peer: Hashable) -> None:
         numbers = self.circuits.of_peer(peer)
         self._perform(self.circuits.link_lost(peer), *numbers)
 
@@ -305,7 +305,7 @@ class CircuitTable:
     # --- attaching --------------------------------------------------------------------------
 
     def _open(
-        self, attach: CircuitAttach, upstream: str, up: _Side, came: Message | None = None
+        self, attach: CircuitAttach, upstream: Hashable, up: _Side, came: Message | None = None
     ) -> None:
         found = self._place(attach)
         downstream = None if found is None else _peer(found[1])
@@ -391,10 +391,10 @@ def _own(side: _Side | None) -> CircuitLink | None:
     return side if isinstance(side, CircuitLink) else None
 
 
-def _container(number: int) -> str:
-    return f"container {number}"
+def _container(number: int) -> Hashable:
+    return "container", number
 
 
-def _peer(target: Target) -> str:
+def _peer(target: Target) -> Hashable:
     """Return the peer of a circuit that goes to a target."""
-    return f"link {target.link}" if isinstance(target, LinkTarget) else _container(target.consumer)
+    return ("link", target.link) if isinstance(target, LinkTarget) else _container(target.consumer)

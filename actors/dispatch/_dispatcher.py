@@ -12,10 +12,19 @@ from ...protocol.security import Principal
 from ..broker import Broker
 from ..runtime._policy import MailboxOptions
 from ._access import PrincipalOf
-from ._circuit_attachments import is_circuit, open_circuit, serve_circuits
+from ._circuit import CircuitConsumer, CircuitProducer
+from ._circuit_attachments import (
+    attach_consumer,
+    attach_producer,
+    is_circuit,
+    open_circuit,
+    serve,
+    serve_circuits,
+)
 from ._circuit_container import CircuitContainer, ContainerEnded
 from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
 from ._circuit_link import CircuitLink
+from ._circuit_worker import CircuitHandler
 from ._consumer import Consumer, Handler
 from ._consumer_record import Accept
 from ._core import DispatchCore
@@ -338,6 +347,71 @@ class Dispatcher:
 
     # --- circuits ---------------------------------------------------------------------------
 
+    async def attach_producer(
+        self, name: str, *, properties: bytes = b"", principal: Principal | None = None
+    ) -> CircuitProducer:
+        """Attach a producer to a name of circuits: what it sends goes to one consumer, in order.
+
+        Args:
+            name: The name.
+            properties: What the other end is told, at most 16 KiB.
+            principal: The principal that sends; `None` for this program itself.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name is for other roles, or takes messages.
+            CircuitClosed: There is no container, or it has refused.
+        """
+        return await attach_producer(self._core, name, properties, principal)
+
+    async def attach_consumer(
+        self,
+        name: str,
+        *,
+        window: int = 10,
+        properties: bytes = b"",
+        principal: Principal | None = None,
+    ) -> CircuitConsumer:
+        """Attach a consumer to a name of circuits, for what one producer sends.
+
+        Args:
+            name: The name.
+            window: Deliveries that it has at a time; 0: it asks for them by `grant`.
+            properties: What the other end is told, at most 16 KiB.
+            principal: The principal that consumes; `None` for this program itself.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: The name is for other roles, or takes messages.
+            CircuitClosed: There is no container, or it has refused.
+        """
+        return await attach_consumer(self._core, name, window, properties, principal)
+
+    def serve(
+        self,
+        name: str,
+        handler: CircuitHandler,
+        *,
+        window: int = 10,
+        principal: Principal | None = None,
+        ended: ContainerEnded | None = None,
+    ) -> CircuitContainer:
+        """Attach a container to a name of circuits, with a handler that each circuit is given to.
+
+        Args:
+            name: The name.
+            handler: It gets a `CircuitConsumer` for a producer that attaches, and a
+                `CircuitProducer` for a consumer. The circuit is closed once it returns.
+            window: Deliveries that each consumer has at a time; 0: it asks for them by `grant`.
+            principal: As of `serve_circuits`, as is the next one.
+            ended: It is told why the container has ended.
+
+        Raises:
+            BadName: The name cannot be read.
+            ConsumerRefused: As of `serve_circuits`.
+        """
+        return serve(self._core, name, handler, window, principal, ended)
+
     def is_circuit(self, name: str) -> bool:
         """Whether a name takes circuits, and no messages.
 
@@ -354,7 +428,7 @@ class Dispatcher:
         producer: bool,
         properties: bytes = b"",
         principal: Principal | None = None,
-        client: str = "",
+        client: Hashable = None,
     ) -> CircuitLink:
         """Attach an end to a name of circuits, for a transport with links of its own.
 

@@ -3,6 +3,7 @@
 ```
 OnwardError
 ├── ConsumerRefused       the name takes no consumer like this one
+├── CircuitClosed         there is no circuit, or not any more
 ├── ProducerClosed        the producer, its owner or the dispatcher has ended
 ├── HoldStoreInUse        another process has the file of messages on hold
 └── HoldStoreFailed       that file cannot be opened, read or written
@@ -12,9 +13,15 @@ OnwardError
 from __future__ import annotations
 
 from ...protocol import OnwardError
-from ...protocol.dispatch import Refusal
+from ...protocol.dispatch import DetachKind, Refusal
 
-__all__ = ["ConsumerRefused", "HoldStoreFailed", "HoldStoreInUse", "ProducerClosed"]
+__all__ = [
+    "CircuitClosed",
+    "ConsumerRefused",
+    "HoldStoreFailed",
+    "HoldStoreInUse",
+    "ProducerClosed",
+]
 
 
 class ConsumerRefused(OnwardError):
@@ -52,6 +59,33 @@ class ProducerClosed(OnwardError):
     def __str__(self) -> str:
         closed = f"the producer of {self.name} was closed"
         return f"{closed}: {self.reason}" if self.reason else closed
+
+
+class CircuitClosed(OnwardError):
+    """There is no circuit, or there is none any more.
+
+    Attributes:
+        name: The name.
+        how: How it has ended; `None`: it was refused.
+        condition: The reason as a word: a `CircuitCondition`, or one of the other end; or empty.
+        description: The reason as a text, or empty.
+    """
+
+    def __init__(
+        self, name: str, how: DetachKind | None, condition: str, description: str = ""
+    ) -> None:
+        super().__init__(name, how, condition, description)
+        self.name = name
+        self.how = how
+        self.condition = condition
+        self.description = description
+
+    def __str__(self) -> str:
+        told = ": ".join(each for each in (self.condition, self.description) if each)
+        if self.how is None:
+            return f"there is no circuit to {self.name}: {told}"
+        ended = f"the circuit to {self.name} is {self.how.name.lower()}"
+        return f"{ended}: {told}" if told else ended
 
 
 class HoldStoreInUse(OnwardError):

@@ -39,8 +39,8 @@ class CircuitDeliveries:
 
     @property
     def has_room(self) -> bool:
-        """Whether another unsettled delivery may be begun."""
-        return self.open is None and len(self._states) < self.most
+        """Whether there may be one more unsettled delivery."""
+        return len(self._states) < self.most
 
     def refusal(self, frame: CircuitTransfer, most: int | None = None) -> str | None:
         """Return why a delivery, or a part of one, may not be sent or come; `None` if it may.

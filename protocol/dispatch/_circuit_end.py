@@ -95,14 +95,20 @@ class CircuitEnd:
         return self._deliveries.unsettled
 
     @property
+    def limit(self) -> int:
+        """Unsettled deliveries that both ends bear, once the circuit is there."""
+        return self._deliveries.most
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether another settled delivery may be begun."""
+        free = self.state is EndState.ATTACHED and self._deliveries.open is None
+        return self.producer and free and self.credit > 0
+
+    @property
     def can_send(self) -> bool:
         """Whether another unsettled delivery may be begun."""
-        return (
-            self.producer
-            and self.state is EndState.ATTACHED
-            and self.credit > 0
-            and self._deliveries.has_room
-        )
+        return self.has_credit and self._deliveries.has_room
 
     def data_to_send(self) -> list[bytes]:
         """Return the frames that have to be sent, once."""
@@ -198,8 +204,7 @@ class CircuitEnd:
         """
         self._check_role(producer=True)
         deliveries, frame = self._deliveries, CircuitTransfer(tag, payload, more, aborted, settled)
-        begins = deliveries.open is None
-        if begins and not self.credit:
+        if (begins := deliveries.open is None) and not self.credit:
             raise CircuitMisuse("there is no credit")
         if (wrong := deliveries.refusal(frame)) is not None:
             raise CircuitMisuse(wrong)
@@ -344,9 +349,8 @@ class CircuitEnd:
         self.state = after
         if isinstance(frame, CircuitRefused):
             return (frame,)
-        deliveries = self._deliveries
-        deliveries.most = min(self._limits.max_unsettled, frame.limit)
-        return (frame, *deliveries.compare(frame.unsettled, producer=self.producer))
+        self._deliveries.most = min(self._limits.max_unsettled, frame.limit)
+        return (frame, *self._deliveries.compare(frame.unsettled, producer=self.producer))
 
     def _take_detach(self, frame: CircuitDetach, now: float) -> tuple[CircuitEvent, ...]:
         if self.state in _ASKING and frame.how is not DetachKind.LOST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TypeAlias
 
 from ._circuit_codec import parse_circuit_frame, serialize_circuit_frame
@@ -63,7 +64,7 @@ class CircuitPair:
     )
 
     def __init__(
-        self, producer: bool, peers: dict[CircuitSide, str], limits: CircuitLimits, now: float
+        self, producer: bool, peers: dict[CircuitSide, Hashable], limits: CircuitLimits, now: float
     ) -> None:
         self.state = PairState.ATTACHING
         self.peers = peers

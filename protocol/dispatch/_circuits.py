@@ -15,7 +15,7 @@ both directions, and each end is told the reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Final
@@ -83,7 +83,7 @@ class CircuitStatistics:
 
 
 class Circuits:
-    """All circuits of a node. Each has a number, and two peers: the texts that name its sides.
+    """All circuits of a node. Each has a number, and two peers: what stands at its sides.
 
     After each call the caller sends what it returns. A circuit that is over is forgotten.
 
@@ -96,7 +96,7 @@ class Circuits:
         self._own = own
         self._limits = limits or CircuitLimits()
         self._pairs: dict[int, CircuitPair] = {}
-        self._by_peer: dict[str, dict[int, None]] = {}
+        self._by_peer: dict[Hashable, dict[int, None]] = {}
         self._timers: list[tuple[float, int]] = []
         self._last = 0
         self._ended: Counter[PairState] = Counter()
@@ -106,7 +106,7 @@ class Circuits:
         self._later = 0
 
     def open(
-        self, attach: CircuitAttach, upstream: str, downstream: str | None, now: float
+        self, attach: CircuitAttach, upstream: Hashable, downstream: Hashable | None, now: float
     ) -> CircuitOpened | CircuitRefused:
         """Tie the sides of a new circuit, or return the refusal that has to be sent back.
 
@@ -131,7 +131,7 @@ class Circuits:
         return CircuitOpened(self._last, serialize_circuit_frame(onward))
 
     def _refusal(
-        self, path: bytes, upstream: str, downstream: str | None
+        self, path: bytes, upstream: Hashable, downstream: Hashable | None
     ) -> CircuitCondition | None:
         passed = {path[at : at + DIGEST_SIZE] for at in range(0, len(path), DIGEST_SIZE)}
         if self._own in passed or len(path) >= DIGEST_SIZE * MAX_PATH:
@@ -139,7 +139,7 @@ class Circuits:
         if len(self._pairs) >= self._limits.max_circuits:
             return CircuitCondition.CIRCUITS_FULL
         most = self._limits.max_peer_circuits
-        if any(len(self._by_peer.get(peer or "", ())) >= most for peer in (upstream, downstream)):
+        if any(len(self._by_peer.get(peer, ())) >= most for peer in (upstream, downstream)):
             return CircuitCondition.PEER_CIRCUITS_FULL
         return None
 
@@ -162,7 +162,7 @@ class Circuits:
             return self._lose(number, (_UP, _DOWN), CircuitCondition.CREDIT_EXCEEDED)
         return self._settle(number, sends)
 
-    def link_lost(self, peer: str) -> tuple[CircuitSend, ...]:
+    def link_lost(self, peer: Hashable) -> tuple[CircuitSend, ...]:
         """End all circuits of a peer that is gone; the sides that are left are told."""
         made: list[CircuitSend] = []
         for number in tuple(self._by_peer.get(peer, ())):
@@ -185,7 +185,7 @@ class Circuits:
             made += self._lose(number, (_UP, _DOWN), CircuitCondition.ROUTE_LOST)
         return tuple(made)
 
-    def of_peer(self, peer: str) -> tuple[int, ...]:
+    def of_peer(self, peer: Hashable) -> tuple[int, ...]:
         """Return the numbers of the circuits of a peer."""
         return tuple(self._by_peer.get(peer, ()))
 
@@ -215,7 +215,7 @@ class Circuits:
             made += self._lose(number, (_UP, _DOWN), pair.overdue)
         return tuple(made)
 
-    def peers(self, number: int) -> tuple[str, str]:
+    def peers(self, number: int) -> tuple[Hashable, Hashable]:
         """Return the peers of a circuit, the upstream one first.
 
         Raises:

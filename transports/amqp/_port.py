@@ -82,6 +82,8 @@ _INTERNAL: Final = ("amqp:internal-error", "")
 REFUSALS: Final[Mapping[Refusal, tuple[str, str]]] = MappingProxyType(
     {
         Refusal.UNAVAILABLE: ("amqp:not-found", "there is no such name"),
+        Refusal.CIRCUITS: ("amqp:not-allowed", "the name takes no messages, but routed links"),
+        Refusal.MESSAGES: ("amqp:not-allowed", "the name takes messages, and no routed links"),
         Refusal.TAKEN: ("amqp:resource-locked", "it has a consumer"),
         Refusal.DISPLACED: ("amqp:link:stolen", "another consumer has taken its place"),
         Refusal.CONSUMERS: _LIMIT,

@@ -32,9 +32,9 @@ class KeptEnd:
 
     link: CircuitLink
 
-    def __init__(self, react: Callable[[KeptEnd, str], object] = lambda _, __: None) -> None:
+    def __init__(self, react: Callable[[KeptEnd, str], object] | None = None) -> None:
         self.told: list[tuple[Any, ...]] = []
-        self._react = react
+        self._react = react or _nothing
 
     def named(self, name: str) -> list[tuple[Any, ...]]:
         """Return the values of the calls of a name."""
@@ -111,10 +111,14 @@ class Served:
         return self
 
 
+def _nothing(_end: KeptEnd, _name: str) -> None:
+    """Receive a call without any reaction."""
+
+
 def opened(
     dispatcher: Dispatcher, name: str = "orders", *, producer: bool = True, **options: Any
 ) -> KeptEnd:
     """Return an end that has attached."""
-    end = KeptEnd(options.pop("react", lambda _, __: None))
+    end = KeptEnd(options.pop("react", _nothing))
     end.link = dispatcher.open_circuit(name, end, producer=producer, **options)
     return end

@@ -17,7 +17,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.protocol import Address
-from onward.protocol.dispatch import Outcome, Semantics
+from onward.protocol.dispatch import CircuitLimits, Outcome, Semantics
 from onward.transports.simulated import SimulatedNetwork
 
 SETTLE: Final = 10.0
@@ -33,10 +33,18 @@ class Net:
         self.at: dict[str, Dispatcher] = {}
         self.links: dict[tuple[str, str], Address] = {}
 
-    async def start(self, *names: str, cost: int = 1, default: Semantics | None = None) -> None:
+    async def start(
+        self,
+        *names: str,
+        cost: int = 1,
+        default: Semantics | None = None,
+        circuits: CircuitLimits | None = None,
+    ) -> None:
         for name in names:
             node = self.nodes[name] = await self.network.node(name)
-            options = DispatchOptions(cost=cost, default=default or Semantics())
+            options = DispatchOptions(
+                cost=cost, default=default or Semantics(), circuits=circuits or CircuitLimits()
+            )
             self.at[name] = await Dispatcher.attach(node, options)
             await node.listen(f"sim://{name}", expose=[DISPATCH])
 

@@ -3,19 +3,54 @@
 from __future__ import annotations
 
 from asyncio import sleep
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from onward.actors.dispatch import CircuitLink
+from onward.actors import Node, Refused
+from onward.actors.dispatch import DISPATCH, CircuitLink, ConsumerRefused, Dispatcher
+from onward.protocol import DELIVERY, Address
 from onward.protocol.dispatch import (
+    MAX_CIRCUIT_FRAME,
+    Access,
+    BadSemantics,
+    CircuitAttach,
+    CircuitDetach,
+    CircuitFlow,
+    CircuitFrame,
+    CircuitFrameError,
+    CircuitLimits,
     CircuitMisuse,
+    CircuitRefused,
+    CircuitTransfer,
     DetachKind,
+    Mechanism,
+    NodeHello,
     Refusal,
+    RoutingPattern,
+    Second,
     Semantics,
+    circuit_address,
+    encode_network_frame,
+    node_digest,
+    parse_circuit_frame,
+    serialize_circuit_frame,
 )
+from onward.protocol.security import Principal
 from onward.transports.simulated import SimulatedNetwork
-from tests.actors.dispatch.circuit_ends import AGAIN, LINK, RESUME, Served, opened
-from tests.actors.dispatch.nets import SETTLE, Net, linear
+from tests.actors.dispatch.circuit_ends import (
+    AGAIN,
+    DIRECT,
+    LINK,
+    RESUME,
+    KeptEnd,
+    Served,
+    opened,
+)
+from tests.actors.dispatch.nets import SETTLE, Net, linear, triangle
+from tests.support.transports import eventually
+from tests.support.workers import Recorder, start_worker
 
 LOST, CLOSED, DETACHED = DetachKind.LOST, DetachKind.CLOSED, DetachKind.DETACHED
 
@@ -331,3 +366,228 @@ async def test_what_is_not_resumed_in_time_is_over(net: Net) -> None:
     )
     assert [each.link.over for each in (end, left, *served.ends)] == [True] * 4
     assert_empty(net)
+
+
+async def test_a_tag_that_is_too_long_and_a_part_that_is_too_large_are_refused(net: Net) -> None:
+    served = await row(net)
+    end = opened(net.at["a"])
+    await sleep(1)
+    served.ends[0].link.grant(5)
+    await sleep(1)
+    with pytest.raises(CircuitFrameError, match="tag of 33 bytes"):
+        end.link.send(b"x" * 33, b"")
+    with pytest.raises(CircuitFrameError):
+        end.link.send(b"x", bytes(MAX_CIRCUIT_FRAME))
+    with pytest.raises(CircuitMisuse, match="a part of more than"):
+        end.link.send(b"x", bytes(net.nodes["a"].limits.payload + 1))
+    assert end.link.credit == 5
+    assert end.link.limit == 1024
+
+
+@pytest.mark.parametrize(
+    ("pattern", "counts"),
+    [
+        (RoutingPattern.BALANCED, [(4, 0, 0), (4, 2, 2), (4, 2, 6)]),
+        (RoutingPattern.CLOSEST, [(4, 0, 0), (4, 2, 2), (4, 2, 6)]),
+    ],
+)
+async def test_circuits_are_spread_and_go_further_as_containers_go(
+    net: Net, pattern: RoutingPattern, counts: list[tuple[int, ...]]
+) -> None:
+    await triangle(net)
+    net.provision("orders", replace(LINK, pattern=pattern))
+    served = {at: [Served().serve(net.at[at]) for _ in range(2)] for at in "abc"}
+    await sleep(SETTLE)
+    for gone, expected in zip(("a", "b", ""), counts, strict=True):
+        for _ in range(4):
+            assert opened(net.at["a"]).named("refused") == []
+            await sleep(1)
+        numbers = tuple(sum(len(each.ends) for each in served[at]) for at in "abc")
+        assert numbers == expected
+        for each in served.get(gone, ()):
+            each.container.close()
+        await sleep(SETTLE)
+
+
+async def test_a_direct_name_has_one_container_in_the_network(net: Net) -> None:
+    await linear(net)
+    net.provision("orders", replace(DIRECT, second=Second.NEWEST))
+    await sleep(SETTLE)
+    first = Served().serve(net.at["b"])
+    await sleep(SETTLE)
+    end = opened(net.at["a"])
+    await sleep(1)
+    second = Served().serve(net.at["c"])
+    await sleep(SETTLE)
+    assert first.ended == [Refusal.DISPLACED]
+    assert end.last() == ("down", LOST, "route-lost", "", False)
+    opened(net.at["a"])
+    await sleep(1)
+    assert (len(first.ends), len(second.ends)) == (1, 1)
+    assert second.container.active
+    net.provision("other", DIRECT)
+    Served().serve(net.at["b"], "other")
+    with pytest.raises(ConsumerRefused, match=Refusal.TAKEN):
+        Served().serve(net.at["b"], "other")
+
+
+async def test_the_best_pattern_says_whether_a_name_takes_circuits(net: Net) -> None:
+    await net.start("a")
+    net.provision("orders.#", LINK)
+    net.provision("orders.eu", Semantics())
+    at = net.at["a"]
+    assert [at.is_circuit(each) for each in ("orders.us", "orders.eu", "other")] == [
+        True,
+        False,
+        False,
+    ]
+    with pytest.raises(ConsumerRefused, match=Refusal.MESSAGES):
+        opened(at, "orders.eu")
+    with pytest.raises(BadSemantics):
+        Semantics(mechanism=Mechanism.LINK, pattern=RoutingPattern.MULTICAST)
+    # What is sent to it as a message is refused with the reason.
+    served = Served().serve(at, "orders.us")
+    with pytest.raises(Refused, match="amqp:not-allowed"):
+        await net.nodes["a"].request("34#orders.us", b"x")
+    net.nodes["a"].send("34#orders.us", b"x")
+    assert at.statistics().counts["sent to a name of circuits"] == 2
+    # A provision that says otherwise ends the container.
+    at.update("orders.#", Semantics())
+    assert served.ended == [Refusal.MESSAGES]
+
+
+async def test_roles_are_those_of_the_name(net: Net) -> None:
+    await net.start("a")
+    roles = Access(producers=frozenset({"shop"}), consumers=frozenset({"store"}))
+    net.provision("orders", replace(LINK, access=roles))
+    at = net.at["a"]
+    shop, store = (
+        Principal("s", "token", roles=frozenset({"shop"})),
+        Principal("t", "token", roles=frozenset({"store"})),
+    )
+    for principal, producer in ((store, True), (shop, False)):
+        with pytest.raises(ConsumerRefused, match=Refusal.ROLES):
+            opened(at, producer=producer, principal=principal)
+    with pytest.raises(ConsumerRefused, match=Refusal.ROLES):
+        Served().serve(at, principal=shop)
+    served = Served().serve(at, principal=store)
+    end = opened(at, principal=shop)
+    assert end.told == [("attached", b"own")]
+    at.update("orders", replace(LINK, access=replace(roles, producers=frozenset({"other"}))))
+    assert served.ends[0].last()[:3] == ("down", DETACHED, "unauthorized")
+    at.update("orders", replace(LINK, access=Access(consumers=frozenset({"other"}))))
+    assert served.ended == [Refusal.ROLES]
+
+
+async def test_a_client_has_no_more_circuits_than_its_share(net: Net) -> None:
+    await net.start("a", circuits=CircuitLimits(max_circuits=3, max_peer_circuits=2))
+    net.provision("#", LINK)
+    at = net.at["a"]
+    for name in ("one", "two"):
+        Served().serve(at, name)
+    ends = [opened(at, name, client="shop") for name in ("one", "one", "one", "two")]
+    assert [each.last()[1] for each in ends] == [b"own", b"own", *["peer-circuits-full"] * 2]
+    assert opened(at, "one").last() == ("refused", "peer-circuits-full", "")
+    assert opened(at, "two", client="other").last() == ("attached", b"own")
+    assert opened(at, "two").last() == ("refused", "circuits-full", "")
+    counts = at.statistics().counts
+    assert counts["circuits refused: peer-circuits-full"] == 3
+    assert counts["circuits refused: circuits-full"] == 1
+
+
+async def test_what_a_neighbour_forges_or_floods_is_its_own_trouble(net: Net) -> None:
+    await net.start("a", circuits=CircuitLimits(max_peer_circuits=5))
+    net.provision("orders", LINK)
+    at = net.at["a"]
+    served = Served().serve(at)
+    good = opened(at)
+    other = await net.network.node("b")
+    answers = await start_worker(other, Recorder(), "dispatch")
+    link = await other.connect("sim://a", expose=[DISPATCH])
+
+    def give(label: bytes, frame: CircuitFrame | bytes) -> None:
+        data = frame if isinstance(frame, bytes) else serialize_circuit_frame(frame)
+        other.send([link, DISPATCH, Address(DELIVERY, circuit_address(label))], data)
+
+    attach = CircuitAttach("orders", True, bytes(16))
+    give(b"stranger", attach)
+    await sleep(1)
+    assert at.statistics().counts["messages of no neighbour"] == 1
+    other.send([link, DISPATCH], encode_network_frame(NodeHello("b", 1, 0, ("a",))))
+    await sleep(1)
+    path = node_digest("a")
+    give(b"looplabl", replace(attach, path=path))
+    give(b"nocircui", CircuitFlow(1))
+    give(b"nonsense", b"\x00")
+    give(b"noname..", replace(attach, name="nobody"))
+    for number in range(20):
+        give(b"flood%3d" % number, attach)
+    await sleep(1)
+    give(b"flood  0", CircuitTransfer(b"t", b"beyond credit"))
+    give(b"flood  1", CircuitFlow(1))
+    give(b"flood  2", attach)
+    give(b"flood  3", b"garbage")
+    give(b"short", attach)
+    await sleep(1)
+    counts = at.statistics().counts
+    assert {name: count for name, count in counts.items() if "circuit" in name} == {
+        "circuits refused: route-loop": 1,
+        "circuits refused: no-route": 1,
+        "circuits refused: peer-circuits-full": 16,
+        "circuits lost: credit-exceeded": 1,
+        "circuits lost: bad-frame": 3,
+        "frames of circuits that are over": 1,
+        "frames of circuits that cannot be read": 1,
+    }
+    assert counts["addresses that cannot be read"] == 1
+    assert len(served.ends) == 5
+    assert good.told == [("attached", b"own")]
+    conditions = Counter[str]()
+    for message in answers.messages:
+        if message.onward_route[1:]:
+            frame = parse_circuit_frame(message.payload)
+            if isinstance(frame, CircuitRefused | CircuitDetach):
+                conditions[frame.condition] += 1
+    assert conditions["route-loop"] == 1
+    assert conditions["peer-circuits-full"] == 16
+    assert conditions["credit-exceeded"] == 1
+    await other.stop_worker(link)
+    await sleep(1)
+    assert at.statistics().circuits == 1
+
+
+@pytest.mark.real_time
+async def test_three_nodes_over_tcp() -> None:
+    async with Node("a") as a, Node("b") as b, Node("c") as c:
+        at = [await Dispatcher.attach(each) for each in (a, b, c)]
+        to_b = await b.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
+        to_c = await c.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
+        await at[0].neighbour(to_b.uri)
+        link = await at[1].neighbour(to_c.uri)
+        for each in at:
+            each.provision("orders", RESUME)
+        served = Served().serve(at[2])
+        ends: list[KeptEnd] = []
+
+        def is_attached() -> bool:
+            """Attach again and again, until the nodes have heard of the container."""
+            if not ends or ends[-1].named("refused"):
+                ends.append(opened(at[0]))
+            return ends[-1].link.attached
+
+        await eventually(is_attached)
+        end = ends[-1]
+        served.ends[0].link.grant(1000)
+        await eventually(lambda: end.link.credit == 1000)
+        # More than the connections between take at once.
+        for number in range(30):
+            end.link.send(b"%d" % number, bytes(100_000), settled=True)
+        await eventually(lambda: len(served.ends[0].named("transfer")) == 30)
+        end.link.send(b"kept", b"x")
+        await eventually(lambda: bool(served.ends[0].link.unsettled))
+        await b.stop_worker(link)
+        await eventually(lambda: end.last()[0] == "down")
+        await at[1].neighbour(to_c.uri)
+        await eventually(lambda: end.link.attached)
+        served.ends[0].link.dispose(b"kept", b"state")
+        await eventually(lambda: end.last() == ("disposition", b"kept", b"state", True))

@@ -9,7 +9,7 @@ by the same walks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import pytest
@@ -271,7 +271,7 @@ class Doubling(Circuits):
 class Silent(Circuits):
     """A node that tells no side of a link that is lost."""
 
-    def link_lost(self, peer: str) -> tuple[CircuitSend, ...]:
+    def link_lost(self, peer: Hashable) -> tuple[CircuitSend, ...]:
         super().link_lost(peer)
         return ()
 
