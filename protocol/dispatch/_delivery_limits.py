@@ -48,6 +48,8 @@ class DeliveryLimits:
             released.
         try_time: Time from the first bind on in which a released delivery is sent to another
             target, in seconds. Later: it is released.
+        promise_time: Time in which a consumer has to settle a message that was accepted as it is on
+            disk, in seconds. Later: it is in doubt, and sent again.
         duplicate_ids: Deliveries of a name that are remembered by their identity, to know
             duplicates. Beyond: the oldest are forgotten and counted.
 
@@ -67,6 +69,7 @@ class DeliveryLimits:
     finished_tokens: Size = 4_096
     max_tries: Count = 16
     try_time: Seconds = 30.0
+    promise_time: Seconds = 300.0
     duplicate_ids: Count = 65_536
 
     def __post_init__(self) -> None:

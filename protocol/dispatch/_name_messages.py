@@ -233,6 +233,9 @@ class NameMessages(Generic[M]):
                 self._send(delivery, target, None, now)
             return
         accepts, limit = None, delivery.deadline
+        if delivery.promised:
+            # Nothing else waits for its outcome, which may be lost with the word of another node.
+            limit = now + self._totals.limits.promise_time
         entered_here = delivery.identity[0] == self._own
         reliability = self.semantics.reliability
         if delivery.spread:

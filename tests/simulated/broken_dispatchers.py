@@ -7,11 +7,23 @@ from typing import Any, Final
 from unittest import mock
 
 from onward.actors.dispatch._copies import Copies
+from onward.actors.dispatch._hold_store import HoldStore
 from onward.actors.dispatch._name_state import NameState
 from onward.actors.dispatch._name_table import NameTable
 from onward.actors.dispatch._reply_paths import ReplyPaths
+from onward.actors.dispatch._stored import StoredMessages
 from onward.actors.dispatch._topology import Topology
-from onward.protocol.dispatch import ACCEPTED, MODIFIED, RELEASED, CopyEnd, Dropped, Paths
+from onward.protocol.dispatch import (
+    ACCEPTED,
+    MODIFIED,
+    RELEASED,
+    CopyEnd,
+    Dropped,
+    DuplicateWindow,
+    NodeTotals,
+    Paths,
+)
+from onward.protocol.dispatch._consumer_queue import ConsumerQueue
 from onward.protocol.dispatch._copies import CopyTable
 from onward.protocol.dispatch._deliveries import Deliveries
 from onward.protocol.dispatch._producer_window import ProducerWindows
@@ -162,6 +174,85 @@ class SendsToAllNodes(Broken):
         return paths.cost(node) is not None
 
 
+class ForgetsTheFile(Broken):
+    """Does not go on with what a process before it has accepted."""
+
+    place, method = StoredMessages, "restore"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class AcceptsUnwritten(Broken):
+    """Accepts every fourth message that is not written, as a commit that comes too late."""
+
+    place, method = HoldStore, "put"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        number = right(*given, **named)
+        store = given[0]
+        if number % 4 == 1:
+            store._file.execute("DELETE FROM message WHERE number = ?", (number,))
+        return number
+
+
+class GivesUpInDoubt(Broken):
+    """Takes a message for ended that its consumer had when it went away."""
+
+    place, method = Deliveries, "_end"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        given[1].delivery.promised = False
+        return right(*given, **named)
+
+
+class KeepsTheRow(Broken):
+    """Leaves in the file what a consumer has settled."""
+
+    place, method = HoldStore, "remove"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class TakesOthersForDuplicates(Broken):
+    """Knows messages by their number alone, and not by the start of their node."""
+
+    place, method = DuplicateWindow, "arrived"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        window, (_, _, number), now = given
+        return right(window, ("", b"", number), now, **named)
+
+
+class HandsOverWithoutCredit(Broken):
+    """Gives a slow reader more than it has asked for."""
+
+    place, method = ConsumerQueue, "take"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        queue = given[0]
+        queue.credit += bool(len(queue))
+        return right(*given, **named)
+
+
+class KeepsTheBytes(Broken):
+    """Counts the bytes of pre-settled messages and not that they have gone."""
+
+    place, method = NodeTotals, "count_settled"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if given[3] > 0:
+            right(*given, **named)
+
+
 BROKEN: Final[tuple[type[Broken], ...]] = (
     ReleasesWhatWasSent,
     SendsAgainInDoubt,
@@ -174,6 +265,13 @@ BROKEN: Final[tuple[type[Broken], ...]] = (
     KeepsNames,
     DropsInSilence,
     SendsToAllNodes,
+    ForgetsTheFile,
+    AcceptsUnwritten,
+    GivesUpInDoubt,
+    KeepsTheRow,
+    TakesOthersForDuplicates,
+    HandsOverWithoutCredit,
+    KeepsTheBytes,
 )
 """Each is one mistake."""
 

@@ -2,27 +2,31 @@
 
 Two to six nodes, joined at random, with links of different delays and costs. On each there are
 producers of names with all patterns: direct with each rule for a second consumer, closest,
-balanced, multicast with one, two or all accepts, and names that hold, redirect, drop or reject what
-no consumer takes. Consumers come, go and move; they are quick, slow, of changing mind, or settle
-nothing at all. Links are cut, with and without a word, and become slow; nodes crash and are started
-again. Then all is healed, and after a while it has to hold, besides what `violations` says of each
-message, that:
+balanced, multicast with one, two or all accepts, names that hold, redirect, drop or reject what no
+consumer takes, and names that hold on disk, accept at once, or know duplicates. Consumers come, go
+and move; they are quick, slow, of changing mind, or settle nothing at all, and some ask for each
+few messages by credit, slowly. Links are cut, with and without a word, and become slow; nodes crash
+and are started again, with the files that they had. Then all is healed, and after a while it has to
+hold, besides what `violations` says of each message, that:
 
 1. Each node knows the nodes with consumers of each name, and no others; of a direct name at most
    one consumer in the network is active, and one is if there are any.
 2. Producers have all of their credit again.
 3. A message to each name from each node reaches one consumer, or with multicast each exactly once.
-4. Nothing is left in any table once all producers and consumers are gone.
+4. What was accepted as it is on disk was taken or refused by a consumer, or its time was over,
+   whatever node has crashed.
+5. Nothing is left in any table or file once all producers and consumers are gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Final
@@ -34,12 +38,17 @@ from onward.actors.dispatch import (
     Accept,
     AnonymousProducer,
     Consumer,
+    ConsumerLink,
     ConsumerRefused,
     Dispatcher,
+    DispatchOptions,
+    OutcomeCallback,
     Producer,
     ProducerClosed,
     Received,
 )
+from onward.actors.dispatch._credited import CreditedConsumer
+from onward.actors.dispatch._hold_store import HoldStore
 from onward.protocol import Address, Message, NotDelivered, OnwardError
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -47,6 +56,7 @@ from onward.protocol.dispatch import (
     MODIFIED,
     RELEASED,
     Accepted,
+    DeliveryLimits,
     Gate,
     Hold,
     Last,
@@ -59,6 +69,7 @@ from onward.protocol.dispatch import (
     RoutingPattern,
     Second,
     Semantics,
+    Settlement,
     Weigh,
 )
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
@@ -75,8 +86,13 @@ CALM: Final = 20.0
 loss is noticed late, and which is joined anew and advertised."""
 ROUNDS: Final = (1, 1, 2)
 MULTICAST: Final = "any", "two", "all"
+AT_ONCE: Final = "kept", "at once"
+"""Names of which a message is accepted at the node where it enters."""
+AGE: Final = 6.0
+"""Time for which a message is worth handling that was accepted as it is on disk, in seconds."""
 WINDOW: Final = 8
 REFUSED: Final = Rejected("shop:closed", "today")
+OPTIONS: Final = DispatchOptions(deliveries=DeliveryLimits(promise_time=LONGEST))
 WEIGHTS: Final = {
     "cut": 3,
     "silent cut": 3,
@@ -119,7 +135,21 @@ def draw_semantics(draw: random.Random) -> dict[str, Semantics]:
             window=WINDOW,
         ),
         "dropped": Semantics(undeliverable=(Last.DROP,), gate=Gate.OPEN, window=WINDOW),
+        "kept": _on_disk(Settlement.AT_ONCE),
+        "disk": _on_disk(Settlement.AS_SENT),
+        "at once": Semantics(reliability=Reliability(settle=Settlement.AT_ONCE), window=WINDOW),
+        "once": Semantics(reliability=Reliability(deduplicate=5.0), window=WINDOW),
     }
+
+
+def _on_disk(settle: Settlement) -> Semantics:
+    hold = Hold(messages=50, age=AGE, disk=True)
+    return Semantics(
+        undeliverable=(Retry(first=0.5, longest=2.0, hold=hold), Last.RELEASE),
+        reliability=Reliability(settle=settle),
+        gate=Gate.OPEN,
+        window=WINDOW,
+    )
 
 
 def _multicast(accepts: int) -> Semantics:
@@ -130,8 +160,41 @@ def _multicast(accepts: int) -> Semantics:
     )
 
 
+class KeptFile(HoldStore):
+    """A file of messages on hold that outlives its node, in memory.
+
+    Args:
+        files: All files of a run, by their path.
+        path: Its path.
+        max_messages: Most messages in it.
+        max_bytes: Most bytes of their payloads.
+    """
+
+    def __init__(
+        self, files: dict[str, sqlite3.Connection], path: str, max_messages: int, max_bytes: int
+    ) -> None:
+        self._files = files
+        super().__init__(path, max_messages, max_bytes)
+
+    def _open(self) -> sqlite3.Connection:
+        file = self._files.get(str(self.path))
+        if file is None:
+            file = self._files[str(self.path)] = sqlite3.connect(":memory:", isolation_level=None)
+        self._prepare(file)
+        return file
+
+    def close(self) -> None:
+        """Let go of the file, as a process that ends or is killed."""
+        self._file = None
+
+
 class Seen(Dispatcher):
     """A dispatcher of which the tables are seen."""
+
+    def killed(self) -> None:
+        """Take the file from it: what runs on of a node that has crashed writes nothing."""
+        if self._core.stored is not None:
+            self._core.stored.store.close()
 
     def known(self, name: str) -> set[str]:
         """Return the other nodes with consumers of a name, as it knows them."""
@@ -147,6 +210,9 @@ class Seen(Dispatcher):
         return {
             "names": figures.names,
             "unsettled": figures.unsettled,
+            "messages on disk": figures.on_disk,
+            "messages on disk alone": figures.left_on_disk,
+            "bytes of pre-settled messages": core.totals.settled_size,
             "producers": figures.producers,
             "copies": len(core.copies.tokens),
             "copies at neighbours": len(core.copies.downstream),
@@ -188,6 +254,7 @@ class Sent:
         ended: When it had its outcome, in seconds.
         handings: Where it was handed over.
         dead: Times that it became a dead letter.
+        died: When it first did, in seconds.
     """
 
     name: str
@@ -201,6 +268,7 @@ class Sent:
     ended: float = 0.0
     handings: list[Handing] = field(default_factory=list[Handing])
     dead: int = 0
+    died: float = 0.0
 
     @property
     def handled(self) -> list[Handing]:
@@ -254,11 +322,15 @@ def _of_message(sent: Sent) -> Iterator[str]:
     """Yield what is not as promised of one message."""
     takers = Counter(each.taker for each in sent.handled)
     many = sent.name in MULTICAST
-    if any(times > 1 for times in takers.values()) or (not many and takers.total() > 1):
+    if sent.name == "kept" or (sent.name == "disk" and sent.gone):
+        yield from _of_kept(sent)  # it may have been sent again, in doubt
+    elif any(times > 1 for times in takers.values()) or (not many and takers.total() > 1):
         yield f"handled at {list(takers.elements())}, outcome {sent.outcome}"
-    if sent.settled:
-        if sent.calm and sent.entered and not sent.handings and not sent.dead:
+    if sent.settled or sent.name == "at once":
+        lost = not sent.handings and not sent.dead and isinstance(sent.outcome, Accepted | None)
+        if sent.calm and sent.entered and lost:
             yield "pre-settled, and neither handled nor counted as dropped"
+    if sent.settled:
         return
     if sent.gone:
         return
@@ -267,7 +339,24 @@ def _of_message(sent: Sent) -> Iterator[str]:
         return
     if sent.ended > sent.until + SLACK:
         yield f"an outcome {sent.ended - sent.until:.2f} s after its deadline"
-    yield from _of_outcome(sent)
+    if sent.name not in AT_ONCE:
+        yield from _of_outcome(sent)
+
+
+def _of_kept(sent: Sent) -> Iterator[str]:
+    """Yield what is not as promised of a message that is on disk."""
+    told = Counter(each.told for each in sent.handings)
+    if not isinstance(sent.outcome, Accepted) or sent.name != "kept" or sent.settled:
+        if isinstance(sent.outcome, Released) and sent.handled:
+            yield f"released, and handled at {[each.taker for each in sent.handled]}"
+        return
+    if not (told["accepted"] or told["rejected"] or sent.dead):
+        yield f"accepted as it is on disk, and lost: consumers told {dict(told)}"
+    if sent.calm and told["accepted"] > 1:
+        yield f"accepted by {told['accepted']} consumers, and no link or node was lost"
+    over = min(sent.until, sent.ended + AGE)
+    if sent.dead and not told["rejected"] and sent.died < over - SLACK:
+        yield f"given up {over - sent.died:.2f} s before its time was over"
 
 
 def _of_outcome(sent: Sent) -> Iterator[str]:
@@ -298,7 +387,7 @@ class Taker:
         self.node = node
         self.name = name
         self.manner = manner
-        self.consumer: Consumer | None = None
+        self.consumer: Consumer | Reader | None = None
         self.worker: Plain | None = None
         self._world = world
         self._draw = random.Random(f"{world.seed}/taker/{self.number}")
@@ -307,6 +396,10 @@ class Taker:
     def there(self) -> bool:
         """Whether it is attached."""
         return self.consumer is not None and not self.consumer.reason
+
+    def complain(self, text: str) -> None:
+        """Note what is not as it should be."""
+        self._world.wrong(f"{text}: {self.number} of {self.name}")
 
     def note(self, payload: bytes) -> Handing:
         """Note that a message was handed over."""
@@ -339,6 +432,70 @@ class Taker:
                 delivery.release()
             case _:
                 delivery.modify()
+
+
+class Reader:
+    """A consumer that asks for a few messages at a time, as a slow client of AMQP.
+
+    Args:
+        taker: Handles the messages.
+        dispatcher: The dispatcher.
+        draw: Its pauses and its credit.
+    """
+
+    def __init__(self, taker: Taker, dispatcher: Dispatcher, draw: random.Random) -> None:
+        self.reason = ""
+        self.unsettled = 0
+        self._taker = taker
+        self._draw = draw
+        self._credit = 0
+        self._loop = asyncio.get_running_loop()
+        self._link: ConsumerLink = dispatcher.open_consumer(taker.name, self, client=taker)
+        self._loop.call_soon(self._ask)
+
+    @property
+    def active(self) -> bool:
+        """Whether it gets messages."""
+        assert isinstance(self._link, CreditedConsumer)
+        return self._link.record.active
+
+    def close(self) -> None:
+        """Detach it."""
+        if not self.reason:
+            self.reason = "closed"
+            self._link.close()
+
+    def _ask(self) -> None:
+        if not self._taker.there:
+            return
+        quick = self._taker.manner == "quick"
+        if not self._credit:
+            more = self._draw.choice((1, 2, 5))
+            self._credit += more
+            self._link.credit(more)
+        self._loop.call_later(0.02 if quick else self._draw.uniform(0.2, 1.5), self._ask)
+
+    def deliver(self, message: bytes, told: OutcomeCallback | None) -> None:
+        """Take a message."""
+        handing = self._taker.note(message)
+        self._credit -= 1
+        if self._credit < 0:
+            self._taker.complain("a reader has more than it has asked for")
+        if told is not None:
+            quick = self._taker.manner == "quick"
+            self._loop.call_later(0.0 if quick else 0.5, self._settle, handing, told)
+
+    def _settle(self, handing: Handing, told: OutcomeCallback) -> None:
+        if self._taker.there:
+            handing.told = "accepted"
+            told(ACCEPTED)
+
+    def drained(self) -> None:
+        """Receive word that its credit is gone."""
+
+    def end(self, reason: OnwardError) -> None:
+        """Receive word that it was detached."""
+        self.reason = str(reason)
 
 
 class Plain(Worker):
@@ -380,7 +537,7 @@ class World:
         self.seed = seed
         self.draw = draw = random.Random(f"{seed}/dispatchers")
         self.semantics = draw_semantics(draw)
-        self.names = sorted(draw.sample(sorted(self.semantics), 5))
+        self.names = sorted(draw.sample(sorted(self.semantics), 6))
         if "redirected" in self.names and "balanced" not in self.names:
             self.names.append("balanced")
         count = draw.choice((2, 2, 3, 3, 3, 4, 5, 6))
@@ -437,7 +594,7 @@ class World:
     async def _start(self, host: str) -> None:
         known = host in self._network.nodes
         node = await (self._network.restart(host) if known else self._network.node(host))
-        dispatcher = await Seen.attach(node)
+        dispatcher = await Seen.attach(node, replace(OPTIONS, hold_file=f"{host}.db"))
         assert isinstance(dispatcher, Seen)
         for name, semantics in self.semantics.items():
             dispatcher.provision(name, semantics)
@@ -465,6 +622,7 @@ class World:
             task.cancel()
         for taker in place.takers:
             taker.consumer = None
+        place.dispatcher.killed()
         await self._network.crash(host)
 
     async def _keep(self, pair: tuple[int, int]) -> None:
@@ -484,7 +642,9 @@ class World:
     def _dead(self, letter: DeadLetter) -> None:
         payload = letter.message.payload
         if len(payload) == 4 and (number := int.from_bytes(payload)) < len(self.outcome.sent):
-            self.outcome.sent[number].dead += 1
+            sent = self.outcome.sent[number]
+            sent.dead += 1
+            sent.died = sent.died or self._now()
 
     async def _make(self, host: str, place: Place) -> None:
         """Send messages to names, now and then several at once."""
@@ -498,6 +658,8 @@ class World:
 
     def _send(self, host: str, place: Place, name: str, timeout: float, kind: float) -> Sent:
         """Send a message: its kind, from 0 to 1, says how, and whether it is pre-settled."""
+        if name in AT_ONCE:
+            timeout += 10  # it is the time for which the message is worth handling
         until = self._now() + timeout
         sent = Sent(name, host, kind < 0.2, self._calm, until)
         payload = len(self.outcome.sent).to_bytes(4)
@@ -547,10 +709,17 @@ class World:
 
     async def _consume(self, host: str, name: str, manner: str) -> None:
         place = self.places[host]
+        if manner == "silent" and name == "kept":
+            manner = "slow"  # what it has would be its own for ever
         taker = Taker(self, host, name, manner)
         self.takers.append(taker)
         window = self.draw.choice((1, 3, 20))
         consume = place.dispatcher.consume
+        if self.draw.random() < 0.2:
+            with suppress(ConsumerRefused):
+                taker.consumer = Reader(taker, place.dispatcher, random.Random(f"{taker.number}"))
+                place.takers.append(taker)
+            return
         if self.draw.random() < 0.15:
             worker = taker.worker = Plain(taker)
             address = await place.node.start(lambda: worker)
@@ -748,11 +917,18 @@ def _drawn(seed: int) -> Generator[None]:
     tokens = SimpleNamespace(token_bytes=draw.randbytes)
     clock = SimpleNamespace(time=lambda: 1_000_000 + asyncio.get_running_loop().time())
     package = "onward.actors.dispatch"
+    files: dict[str, sqlite3.Connection] = {}
     with (
         mock.patch(f"{package}._core.secrets", tokens),
         mock.patch(f"{package}._core.time", clock),
+        mock.patch(f"{package}._stored.time", clock),
+        mock.patch(f"{package}._dispatcher.HoldStore", partial(KeptFile, files)),
     ):
-        yield
+        try:
+            yield
+        finally:
+            for file in files.values():
+                file.close()
 
 
 def run_dispatchers(seed: int) -> Outcomes:

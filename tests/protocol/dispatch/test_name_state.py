@@ -295,6 +295,21 @@ def test_what_was_promised_is_on_hold_after_a_doubt_until_another_consumer_comes
     assert handed(state) == [(2, "m")]
 
 
+def test_what_was_promised_is_sent_again_if_nothing_is_told_of_it() -> None:
+    limits = DeliveryLimits(promise_time=5.0)
+    state = name(Semantics(undeliverable=(HOLD, Last.RELEASE)), limits)
+    joined(state, 1)
+    (token,) = bound(state, delivery(promised=True))
+    joined(state, 2)
+    state.due(5.0)
+    events = state.events()
+    assert [each.end for each in events if isinstance(each, CopyEnded)] == [CopyEnd.ABANDONED]
+    assert state.deliveries.statistics().held == 1
+    state.due(6.0)
+    (hand,) = [each for each in state.events() if isinstance(each, Hand)]
+    assert (hand.consumer, hand.token == token) == (2, False)
+
+
 def test_what_was_promised_is_refused_by_no_limit() -> None:
     retry = Retry(hold=Hold(messages=1))
     state = name(Semantics(undeliverable=(retry, Last.RELEASE)), DeliveryLimits(max_unsettled=1))
