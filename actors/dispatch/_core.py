@@ -6,6 +6,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from itertools import count
 from typing import Final
 
@@ -13,6 +14,7 @@ from ...protocol import Address, Message, Outside, Route
 from ...protocol.dispatch import (
     ID_SIZE,
     RELEASED,
+    TOKEN_SIZE,
     BadName,
     Delivery,
     Identity,
@@ -46,6 +48,12 @@ from ._topology import Topology
 from ._watches import Watches
 
 __all__ = ["DispatchCore", "without"]
+
+MAX_READ: Final = 1024
+"""Most names that are remembered as they were read, by their bytes; the least recently used one is
+forgotten."""
+_TOKENS: Final = 512
+"""Tokens for which random bytes are drawn at once."""
 
 
 class DispatchCore:
@@ -96,6 +104,8 @@ class DispatchCore:
         self._numbers: Final = count(1)
         self._instance: Final = secrets.token_bytes(ID_SIZE)
         self._ids: Final = count()
+        self._tokens, self._token_at = b"", 0
+        self._read: Final = lru_cache(MAX_READ)(self._read_name)
         self.schedule: Final = Schedule(self, worker)
         self.names: Final = NameTable(self)
         self.copies: Final = Copies(self)
@@ -125,10 +135,13 @@ class DispatchCore:
         """Return an identity that no other message of the network has."""
         return self.own, self._instance, next(self._ids).to_bytes(ID_SIZE)
 
-    @staticmethod
-    def token() -> bytes:
+    def token(self) -> bytes:
         """Return the token of a copy, which cannot be guessed."""
-        return secrets.token_bytes(8)
+        at = self._token_at
+        if at == len(self._tokens):
+            self._tokens, at = secrets.token_bytes(TOKEN_SIZE * _TOKENS), 0
+        self._token_at = end = at + TOKEN_SIZE
+        return self._tokens[at:end]
 
     def parse(self, value: bytes | str) -> Name:
         """Read a name.
@@ -136,6 +149,9 @@ class DispatchCore:
         Raises:
             BadName: It is none.
         """
+        return self._read(value)
+
+    def _read_name(self, value: bytes | str) -> Name:
         return parse_name(value, self.own, self.options.limits)
 
     def share_of(self, principal: Principal | None, client: Hashable = None) -> Share | None:
@@ -171,7 +187,7 @@ class DispatchCore:
             settled,
             self.identity(),
             PLAIN,
-            None if settled else PlainPath(message._replace(payload=b"")),
+            None if settled else PlainPath(Message(onward, back, b"", source, context)),
             until=deadline,
             deadline=now + self.options.outcome_timeout if deadline is None else deadline,
             share=self.provisioning.share_of_sender(message),

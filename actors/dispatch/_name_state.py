@@ -82,7 +82,10 @@ class NameState:
         self, core: DispatchCore, name: Name, semantics: Semantics, share: Share | None = None
     ) -> None:
         self._core: Final = core
-        self._pure: Final = PureState[Arrival](core.own, semantics, core.token, core.totals)
+        # A call of `PureState[Arrival]` would give each state an attribute more.
+        self._pure: Final[PureState[Arrival]] = PureState(
+            core.own, semantics, core.token, core.totals
+        )
         self.name: Final = name
         self.label: Final = label_of(name)
         self.consumers: Final[dict[int, ConsumerRecord]] = {}
@@ -370,8 +373,12 @@ class NameState:
                 if delivery.source is None:
                     delivery.message.reply_path = None
                 self._core.tell(self, delivery, outcome, tally)
+                if not delivery.settled:
+                    _end(delivery)
             case Dropped(delivery, reason):
                 self.dropped += 1
+                if delivery.settled:
+                    _end(delivery)
                 count_end(delivery.message, Logged.DROP)
                 self._core.node.dead_letter(delivery.message.message, reason.value)
             case Redirected(delivery, redirect):
@@ -427,6 +434,7 @@ class NameState:
             if token is None:
                 count_end(event.delivery.message, Logged.SETTLED)
                 count_copy(self._core.node, self.label, record.label, Logged.SETTLED)
+                _end(event.delivery)
             if token is None and (handed or record.worker is None):
                 self._pure.handled(event.consumer, now)
             elif token is not None and handed:
@@ -475,6 +483,7 @@ class NameState:
         if self._core.copies.send_on(self.name, event.delivery, event.link, event.token):
             if event.token is None:
                 count_end(event.delivery.message, Logged.SETTLED)
+                _end(event.delivery)
             return
         if event.token is None:
             count_end(event.delivery.message, Logged.DROP)
@@ -516,3 +525,8 @@ class NameState:
             self._gone = number, record.label
             record.active = False
             record.ended(reason)
+
+
+def _end(delivery: Delivery[Arrival]) -> None:
+    """Separate a message from its record: both would wait for the garbage collector otherwise."""
+    delivery.message.delivery = None

@@ -79,6 +79,8 @@ class NameTable:
 
     def tidy(self, state: NameState) -> None:
         """Forget the state of a name of which nothing is left."""
+        if state.consumers and state.name.node != ALL_NODES:
+            return
         if _is_idle(state) and self.states.get(state.name.text) is state:
             del self.states[state.name.text]
             if state.share is not None:

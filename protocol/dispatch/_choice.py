@@ -309,7 +309,8 @@ class Chooser:
         for consumer, load in self._consumers.items():
             if not load.messages:
                 if (target := ConsumerTarget(consumer)) not in tried:
-                    self._rotate(consumer)
+                    if len(self._consumers) > 1:
+                        self._rotate(consumer)
                     return target
                 continue
             full, value = load.messages >= load.window, load.messages * weigh(load)

@@ -81,6 +81,13 @@ class ConsumerQueue(Generic[Kept]):
         """Return the number of messages that wait."""
         return len(self._waiting)
 
+    def pass_by(self) -> bool:
+        """Use credit for a message that needs not wait; return whether there is credit for it."""
+        if self._waiting or not self.credit:
+            return False
+        self.credit -= 1
+        return True
+
     def put(
         self, message: Kept, token: bytes | None = None, until: float | None = None
     ) -> list[tuple[Kept, DropReason]]:

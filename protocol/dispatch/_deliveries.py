@@ -58,9 +58,16 @@ from ._outcomes import (
 )
 from ._semantics_parts import Retry
 
-__all__ = ["Deliveries"]
+__all__ = ["Deliveries", "earlier"]
 
 M = TypeVar("M")
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """Return the earlier of two times; `None` is never."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 class Deliveries(Generic[M]):
@@ -161,7 +168,8 @@ class Deliveries(Generic[M]):
             limit: When the copies end in any case, in seconds.
         """
         self._unhold(delivery)
-        self._counts["reforwarded"] += bool(delivery.tries)
+        if delivery.tries:
+            self._counts["reforwarded"] += 1
         delivery.tries += 1
         delivery.limit = limit
         delivery.fan_out = None
@@ -307,9 +315,8 @@ class Deliveries(Generic[M]):
 
     def get_timer(self) -> float | None:
         """Return when `due` has to be called, in seconds; `None` if nothing has its time."""
-        held = None if self._hold is None else self._hold.get_timer()
-        times = (self._copies.get_timer(), held)
-        return min((each for each in times if each is not None), default=None)
+        first = self._copies.get_timer()
+        return first if self._hold is None else earlier(first, self._hold.get_timer())
 
     def due(self, now: float) -> list[DeliveryEvent[M]]:
         """End the copies of which the time is over: one slow consumer holds up no sender.

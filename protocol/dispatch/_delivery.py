@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ._choice import Target
 from ._delivery_limits import Share
@@ -48,6 +48,15 @@ class CopyEnd(Enum):
     """It was sent. Its target is to be told that the delivery has ended as modified."""
     SETTLED = "settled"
     """The producer has settled. Its target is to be told, or gets it as a pre-settled message."""
+
+
+# Calls of `set[Target]` take three times as long, and each message makes one.
+def _no_targets() -> set[Target]:
+    return set()
+
+
+def _no_copies() -> dict[bytes, Target]:
+    return {}
 
 
 @dataclass(slots=True, eq=False)
@@ -101,9 +110,9 @@ class Delivery(Generic[M]):
     limit: float | None = None
     spread: bool = False
     kept: bool = True
-    tried: set[Target] = field(default_factory=set[Target])
+    tried: set[Target] = field(default_factory=_no_targets)
     tries: int = 0
-    copies: dict[bytes, Target] = field(default_factory=dict[bytes, Target])
+    copies: dict[bytes, Target] = field(default_factory=_no_copies)
     fan_out: FanOut | None = None
     outcome: Outcome | None = None
     part: Retry | Redirect | None = None
@@ -123,8 +132,7 @@ class Delivery(Generic[M]):
         return None if self.fan_out is None else self.fan_out.tally
 
 
-@dataclass(frozen=True, slots=True)
-class Decided(Generic[M]):
+class Decided(NamedTuple, Generic[M]):
     """The outcome of a delivery that a target has, or may have.
 
     Attributes:
@@ -173,8 +181,7 @@ class HoldEnded(Generic[M]):
     delivery: Delivery[M]
 
 
-@dataclass(frozen=True, slots=True)
-class CopyEnded:
+class CopyEnded(NamedTuple):
     """The end of a copy.
 
     Attributes:

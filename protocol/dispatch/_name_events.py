@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from ._delivery import CopyEnded, Delivery, Unreturned
 from ._outcomes import Outcome, Tally
@@ -106,8 +106,7 @@ class Refusal(StrEnum):
     """The dispatcher has stopped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hand(Generic[M]):
+class Hand(NamedTuple, Generic[M]):
     """A message to be handed to a consumer here.
 
     What certainly cannot be handed over is answered by a disposition `RELEASED`, and by `handled`
@@ -124,8 +123,7 @@ class Hand(Generic[M]):
     delivery: Delivery[M]
 
 
-@dataclass(frozen=True, slots=True)
-class SendOn(Generic[M]):
+class SendOn(NamedTuple, Generic[M]):
     """A copy to be sent to the next node. What is not sent is answered by `RELEASED`.
 
     Attributes:
@@ -139,8 +137,7 @@ class SendOn(Generic[M]):
     delivery: Delivery[M]
 
 
-@dataclass(frozen=True, slots=True)
-class Told(Generic[M]):
+class Told(NamedTuple, Generic[M]):
     """An outcome to be told the way that the message came from, unless its source is `None`.
 
     Attributes:

@@ -167,7 +167,7 @@ class NameMessages(Generic[M]):
         else:
             self._totals.counts[reason] += 1
             self._tell(delivery, outcome, bound=reason in (DropReason.UNSETTLED, DropReason.SHARE))
-        self._refresh()
+        self._refresh_credit()
 
     def go_on(self, delivery: Delivery[M], now: float) -> None:
         """Go on with a message that could not be redirected, along the rest of the chain."""
@@ -210,20 +210,22 @@ class NameMessages(Generic[M]):
             self._totals.counts[DropReason.EXPIRED] += 1
             return ()
         chooser, pattern = self._chooser, self.semantics.pattern
-        asked = delivery.identity[0], delivery.path, delivery.tried
+        ingress, path, tried = delivery.identity[0], delivery.path, delivery.tried
         if pattern is RoutingPattern.MULTICAST:
-            return chooser.multicast(*asked)
-        target = self._choose_one(*asked)
+            return chooser.multicast(ingress, path, tried)
+        target = self._choose_one(ingress, path, tried)
         return () if target is None else (target,)
 
     def _choose_one(
         self, ingress: str, passed: Container[bytes], tried: Container[Target] = ()
     ) -> Target | None:
         """Return the one target that the pattern has for a message or a circuit."""
-        chooser = self._chooser
-        of_one = {RoutingPattern.DIRECT: chooser.direct, RoutingPattern.CLOSEST: chooser.closest}
-        choose = of_one.get(self.semantics.pattern, chooser.balanced)
-        return choose(ingress, passed, tried)
+        chooser, pattern = self._chooser, self.semantics.pattern
+        if pattern is RoutingPattern.DIRECT:
+            return chooser.direct(ingress, passed, tried)
+        if pattern is RoutingPattern.CLOSEST:
+            return chooser.closest(ingress, passed, tried)
+        return chooser.balanced(ingress, passed, tried)
 
     def _bind(self, delivery: Delivery[M], targets: tuple[Target, ...], now: float) -> None:
         delivery.spread = self.semantics.pattern is RoutingPattern.MULTICAST
@@ -260,6 +262,9 @@ class NameMessages(Generic[M]):
         if record is None:
             raise AssertionError("a target that is not there")
         self._chooser.bound(target)
+        if record.queue.pass_by():
+            self._hand(record, delivery, token, now)
+            return
         for dropped, reason in record.queue.put(delivery, token, delivery.until):
             self._chooser.settled(target)
             self._drop(dropped, reason)
@@ -270,6 +275,8 @@ class NameMessages(Generic[M]):
 
     def _pump(self, record: NameConsumer[M], now: float) -> None:
         """Hand a consumer what its credit allows."""
+        if not record.queue:
+            return
         for late in record.queue.expire(now):
             if late.token is not None:
                 self._act(self._deliveries.too_late(late.token, now), now)
@@ -277,11 +284,16 @@ class NameMessages(Generic[M]):
                 self._chooser.settled(record.target)
                 self._rescue(late.message, DropReason.EXPIRED, now)
         for waiting in record.queue.take():
-            if waiting.token is None:
-                record.handed += 1
-            else:
-                self._deliveries.sent(waiting.token, now)
-            self._events.append(Hand(record.number, waiting.token, waiting.message))
+            self._hand(record, waiting.message, waiting.token, now)
+
+    def _hand(
+        self, record: NameConsumer[M], delivery: Delivery[M], token: bytes | None, now: float
+    ) -> None:
+        if token is None:
+            record.handed += 1
+        else:
+            self._deliveries.sent(token, now)
+        self._events.append(Hand(record.number, token, delivery))
 
     # --- outcomes ---------------------------------------------------------------------------
 
@@ -295,7 +307,7 @@ class NameMessages(Generic[M]):
     ) -> None:
         """Receive the state of a copy from its target."""
         self._act(self._deliveries.disposition(token, state, target, now, tally), now)
-        self._refresh()
+        self._refresh_credit()
 
     def handled(self, consumer: int, now: float) -> None:
         """Receive word that a consumer has handled a pre-settled message."""
@@ -306,7 +318,7 @@ class NameMessages(Generic[M]):
         self._chooser.settled(record.target)
         record.queue.credit += not record.by_credit
         self._pump(record, now)
-        self._refresh()
+        self._refresh_credit()
 
     def source_ended(self, source: str, token: bytes, now: float, *, settled: bool) -> None:
         """Receive word of the node before that it does not wait for an outcome any more."""
@@ -449,6 +461,11 @@ class NameMessages(Generic[M]):
     def settled(self, producer: int) -> None:
         """Give a producer credit back for a message that another name has told the outcome of."""
         self._events += self._windows.settled(producer)
+
+    def _refresh_credit(self) -> None:
+        """Give credit by what consumers have left, which each message changes, if that counts."""
+        if self.semantics.gate is Gate.CREDIT:
+            self._refresh()
 
     def _refresh(self) -> None:
         """Give credit by the paths that there are, and report what has changed of consumers."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ._choice import LinkTarget, Target
+from ._deliveries import earlier
 from ._delivery_limits import NodeTotals, Share
 from ._duplicate_window import DuplicateWindow
 from ._graph import Paths
@@ -329,9 +330,10 @@ class NameState(NameMessages[M]):
 
     def get_timer(self) -> float | None:
         """Return when `due` has to be called, in seconds; `None` if nothing is due."""
-        seen = None if self._duplicates is None else self._duplicates.get_timer()
-        times = (self._deliveries.get_timer(), self._too_late, seen)
-        return min((each for each in times if each is not None), default=None)
+        first = earlier(self._deliveries.get_timer(), self._too_late)
+        if self._duplicates is None:
+            return first
+        return earlier(first, self._duplicates.get_timer())
 
     def due(self, now: float) -> None:
         """Perform what is due."""

@@ -21,9 +21,8 @@ So nothing can come behind it, and no string or array has an indefinite length.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from cbor2 import dumps
 
@@ -73,6 +72,8 @@ _PRE_SETTLED, _REDIRECTED = 1, 2
 _VERSION: Final = 1
 _MAX_VERSION: Final = 23
 _BYTES, _TEXT, _ARRAY = 2, 3, 4
+_NUMBERS: Final = ((1, 24), (2, 1 << 8), (4, 1 << 16))
+"""The bytes behind the heads 24, 25 and 26 of a number, and the least number with them."""
 
 
 Identity: TypeAlias = tuple[str, bytes, bytes]
@@ -94,8 +95,7 @@ class BadTransit(DispatchError):
         return f"no word of a dispatcher about a delivery: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Transit:
+class Transit(NamedTuple):
     """A message on its way from one dispatcher to the next.
 
     Attributes:
@@ -146,13 +146,13 @@ def encode_transit(transit: Transit) -> bytes:
     """
     _check_text("name", transit.name, MAX_NAME)
     _check_text("ingress", transit.ingress, _MAX_NODE)
-    if {len(transit.instance), len(transit.id)} != {ID_SIZE}:
+    if len(transit.instance) != ID_SIZE or len(transit.id) != ID_SIZE:
         raise BadTransit("an instance or an id of another size")
-    if any(len(each) != DIGEST_SIZE for each in transit.path):
+    if transit.path and set(map(len, transit.path)) != {DIGEST_SIZE}:
         raise BadTransit("a digest of another size")
     if len(transit.path) > MAX_PATH:
         raise BadTransit(f"a path of more than {MAX_PATH} nodes")
-    if not 0 <= min(transit.ttl, transit.wait) <= max(transit.ttl, transit.wait) <= _MAX_TIME:
+    if not (0 <= transit.ttl <= _MAX_TIME and 0 <= transit.wait <= _MAX_TIME):
         raise BadTransit("a time out of range")
     return b"t" + _transit_bytes(transit)
 
@@ -175,6 +175,9 @@ def decode_transit(value: bytes) -> Transit:
     if len(value) > MAX_TRANSIT or value[:1] != b"t":
         raise BadTransit("no transit address, or one of too many bytes")
     check_version(value[1:3])
+    usual = _usual_transit(value)
+    if usual is not None:
+        return usual
     try:
         transit = _read_transit(CborReader(value, 1))
     except (MalformedMessage, UnicodeDecodeError):
@@ -182,6 +185,73 @@ def decode_transit(value: bytes) -> Transit:
     if encode_transit(transit) != value:
         raise BadTransit("a transit address in another spelling")
     return transit
+
+
+def _usual_transit(value: bytes) -> Transit | None:
+    """Read a transit address with texts and a path of at most 255 bytes, in its one spelling.
+
+    This runs for each message of a neighbour. It gives what `_read_transit` gives, or `None`.
+    """
+    try:
+        if value[1] != 0x89 or value[2] != _VERSION:
+            return None
+        name, at = _usual_string(value, 3, _TEXT)
+        ingress, at = _usual_string(value, at, _TEXT)
+        instance, at = _usual_string(value, at, _BYTES)
+        identity, at = _usual_string(value, at, _BYTES)
+        flags = value[at]
+        ttl, at = _usual_number(value, at + 1)
+        wait, at = _usual_number(value, at)
+        path, at = _usual_string(value, at, _BYTES)
+        if at != len(value) or flags > _PRE_SETTLED | _REDIRECTED or not (name and ingress):
+            return None
+        if len(instance) != ID_SIZE or len(identity) != ID_SIZE or len(path) % DIGEST_SIZE:
+            return None
+        texts = name.decode(), ingress.decode()
+    except (IndexError, UnicodeDecodeError):
+        return None
+    starts = range(0, len(path), DIGEST_SIZE)
+    digests = tuple([path[each : each + DIGEST_SIZE] for each in starts])
+    if len(digests) > MAX_PATH:
+        return None
+    settled, redirected = bool(flags & _PRE_SETTLED), bool(flags & _REDIRECTED)
+    return Transit(*texts, instance, identity, settled, redirected, ttl, wait, digests)
+
+
+def _usual_string(value: bytes, at: int, major: int) -> tuple[bytes, int]:
+    """Read a string of at most 255 bytes; return it and where it ends.
+
+    Raises:
+        IndexError: It is none, or not in its shortest spelling.
+    """
+    size = value[at] - (major << 5)
+    start = at + 1
+    if size == 24:
+        size = value[start]
+        start += 1
+        if size < 24:
+            raise IndexError
+    elif not 0 <= size < 24:
+        raise IndexError
+    end = start + size
+    return value[start:end], end
+
+
+def _usual_number(value: bytes, at: int) -> tuple[int, int]:
+    """Read a number of at most 4 bytes; return it and where it ends.
+
+    Raises:
+        IndexError: It is none, or not in its shortest spelling.
+    """
+    head = value[at]
+    if head < 24:
+        return head, at + 1
+    size, least = _NUMBERS[head - 24]
+    end = at + 1 + size
+    number = int.from_bytes(value[at + 1 : end])
+    if number < least:
+        raise IndexError
+    return number, end
 
 
 def _read_transit(reader: CborReader) -> Transit:

@@ -297,14 +297,21 @@ class _Unusual(Exception):
 
 
 def _usual_route(body: bytes, position: int) -> tuple[Route, int]:
-    """Read a route of at most 23 addresses, of types up to 23 and values up to 255 bytes."""
+    """Read a route of at most 23 addresses, of types and values up to 255."""
     count = body[position] - 0x80
     if not 0 <= count < 24:
         raise _Unusual
     position += 1
     made: list[Address] = []
     for _ in range(count):
+        if body[position] != 0x82:
+            raise _Unusual
         number = body[position + 1]
+        if number == 24:  # the type is in the next byte, as that of a name
+            position += 1
+            number = body[position + 1]
+        elif number > 24:
+            raise _Unusual
         size = body[position + 2] - 0x40
         start = position + 3
         if size == 24:
@@ -312,7 +319,7 @@ def _usual_route(body: bytes, position: int) -> tuple[Route, int]:
             start += 1
         elif size > 24:
             raise _Unusual
-        if body[position] != 0x82 or number > 23 or size < 1:
+        if size < 1:
             raise _Unusual
         position = start + size
         made.append(_new_address(Address, (number, body[start:position])))

@@ -27,6 +27,7 @@ from onward.protocol.dispatch import (
     Rejected,
     Tally,
     Transit,
+    _transit,
     decode_disposition,
     decode_transit,
     disposition_address,
@@ -256,6 +257,35 @@ def test_all_of_a_transit_fits_into_an_address_together() -> None:
     value = encode_transit(transit)
     assert len(value) <= MAX_TRANSIT <= MAX_ADDRESS_VALUE
     assert decode_transit(value) == transit
+
+
+def test_a_broken_transit_is_read_in_one_way_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change each byte, and cut it at each: the straight line reads what the other one reads."""
+    long = encode_transit(
+        Transit("é" * 20, "b", INSTANCE, ID, True, False, 300, 70_000, (b"1234",))
+    )
+    short = encode_transit(Transit("x", "a", INSTANCE, ID, ttl=24, path=(b"1234",) * 7))
+    values = (0, 23, 24, 0x40, 0x57, 0x58, 0x59, 0x60, 0x77, 0x78, 0xFF)
+    inputs: list[bytes] = []
+    for told in (long, short):
+        places = range(1, len(told))
+        inputs += [told[:at] + bytes((byte,)) + told[at + 1 :] for at in places for byte in values]
+        inputs += [told[:at] for at in places] + [told + b"\0"]
+    straight = [_outcome(each) for each in inputs]
+    monkeypatch.setattr(_transit, "_usual_transit", _not_usual)
+    assert straight == [_outcome(each) for each in inputs]
+    assert any(isinstance(each, Transit) for each in straight)
+
+
+def _not_usual(value: bytes) -> None:
+    del value
+
+
+def _outcome(value: bytes) -> Transit | type[Exception]:
+    try:
+        return decode_transit(value)
+    except (BadTransit, LaterVersion) as error:
+        return type(error)
 
 
 def test_a_later_version_is_told_from_what_is_malformed() -> None:
