@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, TypeAlias
 
 from ...protocol import Address
-from ...protocol.dispatch import Access, Rejected, Semantics
+from ...protocol.dispatch import Rejected, Semantics
 from ...protocol.security import ANONYMOUS, Principal
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "PrincipalOf",
     "may_consume",
     "may_produce",
-    "restricts",
     "source_of",
 ]
 
@@ -28,8 +27,6 @@ UNAUTHORIZED: Final = Rejected("amqp:unauthorized-access", "the name is for othe
 
 PrincipalOf: TypeAlias = Callable[[Address], Principal | None]
 """Function that returns the principal of the peer of a link; `None` if it is not authenticated."""
-
-_ANY: Final = Access()
 
 
 def may_produce(semantics: Semantics, principal: Principal | None) -> bool:
@@ -40,11 +37,6 @@ def may_produce(semantics: Semantics, principal: Principal | None) -> bool:
 def may_consume(semantics: Semantics, principal: Principal | None) -> bool:
     """Whether a principal may consume a name; `None` is a program of the node, which may."""
     return _has_one(semantics.access.consumers, principal)
-
-
-def restricts(semantics: Semantics) -> bool:
-    """Whether a name is for some roles only."""
-    return semantics.access != _ANY
 
 
 def _has_one(roles: frozenset[str], principal: Principal | None) -> bool:

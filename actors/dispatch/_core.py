@@ -43,6 +43,7 @@ from ._provisioning import Provisioning
 from ._recorded import count_end, count_received, label_of
 from ._reply_paths import ReplyPaths
 from ._schedule import Schedule
+from ._slices import Slices
 from ._stored import StoredMessages
 from ._topology import Topology
 from ._watches import Watches
@@ -72,6 +73,7 @@ class DispatchCore:
         counts: What was dropped or refused, by its reason.
         totals: What all names have together.
         schedule: What is performed later.
+        slices: Work on many names.
         names: The names that have a state.
         copies: The copies that have no outcome yet.
         replies: The sender of outcomes.
@@ -107,6 +109,7 @@ class DispatchCore:
         self._tokens, self._token_at = b"", 0
         self._read: Final = lru_cache(MAX_READ)(self._read_name)
         self.schedule: Final = Schedule(self, worker)
+        self.slices: Final = Slices(self)
         self.names: Final = NameTable(self)
         self.copies: Final = Copies(self)
         self.replies: Final = ReplyPaths(self)

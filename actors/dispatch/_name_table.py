@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.dispatch import ALL_NODES, Name, NameKind, Share
@@ -29,11 +29,37 @@ class NameTable:
     def __init__(self, core: DispatchCore) -> None:
         self._core: Final = core
         self.states: Final[dict[str, NameState]] = {}
+        # Names that do not know the network as it is now.
+        self._late: Final[dict[str, None]] = {}
 
     @property
     def is_full(self) -> bool:
         """Whether there are `DispatchOptions.max_names`."""
         return len(self.states) >= self._core.options.max_names
+
+    def network_changed(self, texts: Iterable[str] | None = None) -> None:
+        """Give names the paths and the nodes of the network as they are now, in slices.
+
+        Args:
+            texts: The names; `None`: all.
+        """
+        under_way = bool(self._late)
+        if texts is None:
+            self._late.update(dict.fromkeys(self.states))
+        else:
+            self._late.update((text, None) for text in texts if text in self.states)
+        if self._late and not under_way:
+            self._core.slices.begin(self._taken(), self._catch_up)
+
+    def _taken(self) -> Iterator[str]:
+        while self._late:
+            yield self._late.popitem()[0]
+
+    def _catch_up(self, text: str) -> None:
+        state = self.states.get(text)
+        if state is not None:
+            self._core.topology.joined(state)
+            self.tidy(state)
 
     def find(self, name: Name, share: Share | None = None) -> NameState | None:
         """Return the state of a name, made if need be; `None` if there are too many.
@@ -43,7 +69,14 @@ class NameTable:
             share: What the source has that uses it, which may have a part of
                 `DispatchOptions.max_names`.
         """
-        return self.states.get(name.text) or self._make(name, share)
+        text = name.text
+        if text in self._late:
+            # It is used before its turn has come.
+            del self._late[text]
+            self._catch_up(text)
+        if self._core.provisioning.late and (state := self.states.get(text)) is not None:
+            self._core.provisioning.apply(state)
+        return self.states.get(text) or self._make(name, share)
 
     def _make(self, name: Name, share: Share | None) -> NameState | None:
         core = self._core

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, Message
@@ -10,15 +10,19 @@ from ...protocol.dispatch import (
     Name,
     NamePattern,
     Network,
+    PatternTable,
     Provision,
     Provisions,
     ProvisionsChange,
     Semantics,
     Share,
+    Throttle,
     read_provisions,
 )
 from ...protocol.security import ANONYMOUS, Principal
-from ._access import PrincipalOf, may_produce, restricts
+from ._access import PrincipalOf, may_produce
+from ._name_state import NameState
+from ._schedule import Alarm
 from ._served import check_default, check_provision, check_told
 from ._stored import effective
 from ._tag_consumers import TagConsumers
@@ -40,6 +44,7 @@ class Provisioning:
     Attributes:
         provisions: The provisions, and those that other nodes have told of.
         tags: The consumers of names by tags; `None`: the node has no broker for them.
+        late: Whether some names have not followed the provisions yet.
     """
 
     def __init__(
@@ -56,8 +61,15 @@ class Provisioning:
             lambda provision: check_told(provision, options),
         )
         self.tags: TagConsumers | None = None
-        self._guarded = False
-        self._follow_access()
+        self.late = False
+        self._tagged: Final[dict[NamePattern, Provision]] = {}
+        # What names have not followed yet: changed patterns, or all names.
+        self._patterns: dict[NamePattern, None] = {}
+        self._all = False
+        self._under_way = False
+        limits = options.network
+        self._pause: Final = Throttle(limits.pause, limits.longest_pause)
+        self._alarm: Final = Alarm(core.worker, self._begin)
 
     def semantics_of(self, name: Name) -> Semantics:
         """Return the semantics of a name."""
@@ -89,6 +101,7 @@ class Provisioning:
         default = read.default or options.default
         check_default(default, options)
         change = self.provisions.load(read.provisions, file)
+        self._all = self._all or self.provisions.default != default
         self.provisions.default = default
         self._changed((*change.added, *change.changed), change.withdrawn)
         return change
@@ -100,40 +113,81 @@ class Provisioning:
 
     def _changed(self, added: Iterable[Provision], removed: Iterable[Provision] = ()) -> None:
         """Announce provisions of this node to others, and give each name its semantics."""
+        added, removed = tuple(added), tuple(removed)
         self._core.topology.tell_provisions(added, removed)
-        self.refresh()
+        for each in (*removed, *added):
+            self._tagged.pop(each.pattern, None)
+            self._patterns[each.pattern] = None
+        self._tagged.update((each.pattern, each) for each in added if each.semantics.tags)
+        self.late = True
+        if not self._under_way:
+            self._begin()
+
+    # --- those of other nodes ---------------------------------------------------------------
+
+    def learn(self, node: str, added: Mapping[str, bytes], removed: Iterable[str]) -> None:
+        """Keep what another node has provisioned; names follow after a pause that grows."""
+        self.provisions.learn(node, added, removed)
+        for text in (*added, *removed):
+            self._patterns[NamePattern.parse(text)] = None
+        if len(self._patterns) > _PATTERNS:
+            self._patterns.clear()
+            self._all = True
+        self.late = True
+        if not self._under_way:
+            self._alarm.set(self._pause.next(self._core.now()))
 
     # --- what follows -----------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Give each name the semantics that it has now."""
-        self._follow_access()
-        names = self._core.names
-        for state in list(names.states.values()):
-            state.update(effective(self.semantics_of(state.name)))
-            self._core.attachments.check_access(state)
-            names.tidy(state)
+    def _begin(self) -> None:
+        """Give each name that the changed patterns match its semantics, in slices."""
+        if self._under_way or not self.late:
+            return
+        self._under_way = True
+        patterns, self._patterns = self._patterns, {}
+        every, self._all = self._all, False
         self._core.circuits.check_access()
         if self.tags is not None:
             # Which destinations here consume is for this node to say, and for no other alone.
-            own = {each.pattern.written: each.semantics.tags for each in self.provisions}
-            self.tags.provisioned(
-                each
-                for each in self.provisions.deciding()
-                if own.get(each.pattern.written) == each.semantics.tags
-            )
+            self.tags.provisioned(filter(self._decides, self._tagged.values()))
+        table = PatternTable[bool]()
+        for pattern in patterns:
+            table.add(pattern, True)
+
+        def look_at(text: str) -> None:
+            state = self._core.names.states.get(text)
+            if state is not None and (every or table.find(text)):
+                self.apply(state)
+
+        self._core.slices.begin(iter(tuple(self._core.names.states)), look_at, self._applied)
+
+    def _applied(self) -> None:
+        self._under_way, self.late = False, self._all or bool(self._patterns)
+        now = self._core.now()
+        self._pause.used(now)
+        if self.late:
+            self._alarm.set(self._pause.next(now))
         self._core.restore()
 
-    def _follow_access(self) -> None:
-        """Check roles if a name has any, which costs each message a look-up."""
-        provisions = self.provisions
-        deciding = (each.semantics for each in (*provisions, *provisions.deciding()))
-        self._guarded = any(map(restricts, (provisions.default, *deciding)))
+    def apply(self, state: NameState) -> None:
+        """Give a name the semantics that it has now, and detach what these refuse."""
+        state.update(effective(self.semantics_of(state.name)))
+        self._core.attachments.check_access(state)
+        self._core.names.tidy(state)
+
+    def _decides(self, own: Provision) -> bool:
+        """Whether the tags of a provision of this node are those that its pattern has."""
+        found = self.provisions.in_effect(own.pattern)
+        return found is not None and found.semantics.tags == own.semantics.tags
 
     def allows(self, name: Name, message: Message) -> bool:
         """Whether the sender of a message may send to a name."""
         source = message.source
-        if not self._guarded or source is None or self._core.node.parts.table.is_inside(source):
+        if (
+            not self.provisions.guarded
+            or source is None
+            or self._core.node.parts.table.is_inside(source)
+        ):
             return True
         return may_produce(self.semantics_of(name), self.principal_of(source) or ANONYMOUS)
 
@@ -147,3 +201,7 @@ class Provisioning:
         if source is None or self._core.node.parts.table.is_inside(source):
             return None
         return self._core.share_of(self.principal_of(source), source)
+
+
+_PATTERNS: Final = 1000
+"""Changed patterns that names are matched with; beyond, all names are looked at."""

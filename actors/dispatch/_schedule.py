@@ -76,15 +76,17 @@ class Schedule:
         self._core: Final = core
         self._worker: Final = worker
         self._actions: Final = deque[Callable[[], object]]()
+        self._set = False
         self._alarm: Final = Alarm(worker, self._due)
         self._times: list[tuple[float, int, Scheduled]] = []
         self._order: Final = count()
 
     def soon(self, action: Callable[[], object]) -> None:
         """Perform an action in a later turn; all that wait share a timer."""
-        if not self._actions:
-            self._worker.after(0, self._run)
         self._actions.append(action)
+        if not self._set:
+            self._set = True
+            self._worker.after(0, self._run)
 
     def _run(self) -> None:
         for _ in range(len(self._actions)):
@@ -92,7 +94,8 @@ class Schedule:
                 self._actions.popleft()()
             except Exception as error:  # noqa: BLE001 - the others must be performed too
                 self._core.fault("an action of a dispatcher", error)
-        if self._actions:
+        self._set = bool(self._actions)
+        if self._set:
             self._worker.after(0, self._run)
 
     def arm(self, state: Scheduled) -> None:

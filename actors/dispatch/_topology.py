@@ -60,7 +60,8 @@ class Topology:
         self._links: Final[dict[str, tuple[int, str]]] = {}
         self._warn_at = 0.0
         self._busy = False
-        self._learned = False
+        # Lost links that are brought up again once what was under way on them has ended.
+        self._returning: Final[set[str]] = set()
 
     # --- links ------------------------------------------------------------------------------
 
@@ -94,6 +95,10 @@ class Topology:
         """
         key, node = str(link), self._core.node
         if key in self.links:
+            if self._links[key] != (cost, expected):
+                # Its peer was the first to say that it is one.
+                self._links[key] = cost, expected
+                self._broken(key)
             return
         ended = node.watch(link, lambda: self._lost(key))
         lost = node.parts.workers.watch_losses(link, lambda: self._broken(key))
@@ -141,27 +146,36 @@ class Topology:
 
     def _broken(self, key: str) -> None:
         """Receive the loss of a connection; the link may make another one."""
-        self._end(key)
+        if key not in self._returning:
+            self._returning.add(key)
+            self._end(key, lambda: self._up_again(key))
+
+    def _up_again(self, key: str) -> None:
+        self._returning.discard(key)
         link, known = self.links.get(key), self._links.get(key)
         if link is not None and known is not None and self._core.node.has(link):
             cost, expected = known
             self.network.neighbour_up(key, cost, self._core.now(), expected)
-        self.drive()
+            self.drive()
 
     def _lost(self, key: str) -> None:
         for unwatch in self._unwatch.pop(key, ()):
             unwatch()
-        self._end(key)
         self.links.pop(key, None)
         self._links.pop(key, None)
+        self._end(key, None)
+
+    def _end(self, key: str, then: Callable[[], object] | None) -> None:
+        """End what is under way on a link: of names with something unsettled on it, in slices."""
+        self.network.neighbour_lost(key, self._core.now())
+        self._core.circuits.link_lost(key)
+        states = iter(self._core.copies.lost(key))
+        self._core.slices.begin(states, lambda state: self._end_of(state, key), then)
         self.drive()
 
-    def _end(self, key: str) -> None:
-        self.network.neighbour_lost(key, self._core.now())
-        for state in self._core.copies.lost(key):
-            state.link_lost(key)
-            self._core.names.tidy(state)
-        self._core.circuits.link_lost(key)
+    def _end_of(self, state: NameState, key: str) -> None:
+        state.link_lost(key)
+        self._core.names.tidy(state)
 
     def close(self) -> None:
         """End the watches of links."""
@@ -185,9 +199,6 @@ class Topology:
                     self._send(str(link), frame)
                 for event in events:
                     self._act(event)
-                if self._learned:
-                    self._learned = False
-                    self._core.provisioning.refresh()
                 if not events:
                     break
         finally:
@@ -208,17 +219,15 @@ class Topology:
         match event:
             case PathsChanged(paths):
                 self._core.paths = paths
-                self._all_remotes()
+                self._core.names.network_changed()
             case NodesChanged(names):
-                for text in names:
-                    self._name_changed(text)
+                self._core.names.network_changed(names)
             case ProvisionsTold(node, added, removed):
-                self._core.provisioning.provisions.learn(node, added, removed)
-                self._learned = True
+                self._core.provisioning.learn(node, added, removed)
             case NeighbourClosed(link, node, reason):
                 self._close_link(str(link), node, reason)
             case NeighbourJoined() | NeighbourLeft():
-                self._all_remotes()
+                self._core.names.network_changed()
             case LaterFrames(link, version):
                 _logger.warning(
                     "neighbour %s sends frames of version %d",
@@ -272,18 +281,6 @@ class Topology:
     def _link_to(self, node: str) -> str | None:
         link = self.network.link_to(node)
         return link if isinstance(link, str) else None
-
-    def _all_remotes(self) -> None:
-        for state in list(self._core.names.states.values()):
-            self.joined(state)
-            self._core.names.tidy(state)
-
-    def _name_changed(self, text: str) -> None:
-        state = self._core.names.states.get(text)
-        if state is None:
-            return
-        self.joined(state)
-        self._core.names.tidy(state)
 
     def announce(self, state: NameState, claim: int | None) -> None:
         """Announce that there are consumers of a name here, or none any more."""

@@ -176,6 +176,7 @@ class Provisions:
         self._check: Final = check
         self._own: Final = PatternTable[Provision]()
         self._told: Final[dict[NamePattern, dict[str, Provision | None]]] = {}
+        self._guarded: Final[set[NamePattern]] = set()
         # Of each pattern the provision that decides.
         self._table: Final = PatternTable[Provision]()
 
@@ -189,6 +190,15 @@ class Provisions:
     def deciding(self) -> Iterator[Provision]:
         """Return the provisions that decide, of any node."""
         return iter(self._table)
+
+    def in_effect(self, pattern: NamePattern) -> Provision | None:
+        """Return the provision of a pattern that decides, of any node."""
+        return self._table.get(pattern)
+
+    @property
+    def guarded(self) -> bool:
+        """Whether any name is for some roles only."""
+        return bool(self._guarded) or self.default.access != _ANYONE
 
     # --- provisions -----------------------------------------------------------------------
 
@@ -314,6 +324,11 @@ class Provisions:
             self._table.remove(pattern)
         if found:
             self._table.add(pattern, found[min(found)])
+        guarded = any(
+            each is not None and each.semantics.access != _ANYONE
+            for each in (own, self._table.get(pattern))
+        )
+        (self._guarded.add if guarded else self._guarded.discard)(pattern)
 
     # --- the semantics of a name ----------------------------------------------------------
 
