@@ -19,8 +19,17 @@ from typing import Any, Final
 
 from _fuzzing import arguments_of, check_text_of, mutated, noise, run
 
-from onward.actors.dispatch import ConsumerEnd, OutcomeCallback, ProducerEnd
-from onward.protocol.dispatch import ACCEPTED
+from onward.actors.dispatch import (
+    AcceptCircuit,
+    CircuitContainer,
+    CircuitLink,
+    CircuitLinkEnd,
+    ConsumerEnd,
+    ConsumerRefused,
+    OutcomeCallback,
+    ProducerEnd,
+)
+from onward.protocol.dispatch import ACCEPTED, Refusal
 from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.amqp import AmqpOptions
 from onward.transports.amqp._engine import AmqpEngine, Opened
@@ -132,6 +141,15 @@ class Port:
 
     def temporary_name(self) -> str:
         return "_temp/a/b"
+
+    def is_circuit(self, name: str) -> bool:
+        return name == "circuit"
+
+    def open_circuit(self, name: str, end: CircuitLinkEnd, **_: Any) -> CircuitLink:
+        raise ConsumerRefused(name, Refusal.ROLES)
+
+    def serve_circuits(self, name: str, accept: AcceptCircuit, **_: Any) -> CircuitContainer:
+        raise ConsumerRefused(name, Refusal.ROLES)
 
     def send(
         self, name: str | None, message: bytes, ttl: float | None, told: OutcomeCallback | None

@@ -10,6 +10,7 @@ from ...protocol.dispatch import (
     CircuitAttach,
     CircuitAttached,
     CircuitCondition,
+    CircuitDetach,
     CircuitDisposition,
     CircuitDown,
     CircuitDrained,
@@ -24,6 +25,7 @@ from ...protocol.dispatch import (
     Name,
     Reattach,
     UnsettledMap,
+    parse_circuit_frame,
     serialize_circuit_frame,
 )
 from ...protocol.security import Principal
@@ -267,7 +269,12 @@ class CircuitLink:
         if self._asked is None:
             self._after(self._pure.receive(data, self._table.now()))
         else:
-            self.lost()  # nothing else comes before it is accepted
+            # Before it is accepted nothing comes but its end, which has an answer if an end asks.
+            frame = parse_circuit_frame(data)
+            if isinstance(frame, CircuitDetach) and frame.how is not DetachKind.LOST:
+                refused = CircuitRefused(CircuitCondition.ROUTE_LOST)
+                self._table.put(self, serialize_circuit_frame(refused))
+            self.lost()
 
     def lost(self, *, for_good: bool = False) -> None:
         """Receive word that its circuit is gone.

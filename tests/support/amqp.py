@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from onward.protocol.security import ANONYMOUS, Principal
+from onward.transports.amqp._auto_links import AutoLinks, Plan
+from onward.transports.amqp._client_engine import ClientEngine, Login
 from onward.transports.amqp._engine import AmqpEngine, Opened
 from onward.transports.amqp._links import Links
 from onward.transports.amqp._options import AmqpOptions
@@ -18,6 +20,7 @@ from onward.transports.amqp._proton import load_proton
 __all__ = [
     "OPTIONS",
     "AmqpClient",
+    "Container",
     "Edge",
     "Edges",
     "needs_proton",
@@ -244,6 +247,144 @@ class Edges(Generic[Port]):
             for each in self.made:
                 if not each.over:
                     each.pump()
+
+
+class Container:
+    """A container of Proton's engine in memory, and the edge of a connection to it.
+
+    Args:
+        port: The dispatcher that the connection is of.
+        routes: The links and routes of the connection.
+        options: The limits.
+
+    Attributes:
+        links: The links that the edge has attached, as the container has them.
+        received: The messages that have come, each with its delivery.
+        refuses: The condition and the text with which links are refused; empty if they are not.
+        ended: The plans that have ended.
+    """
+
+    def __init__(self, port: DispatchPort, *routes: Plan, options: AmqpOptions = OPTIONS) -> None:
+        self.proton: Any = importlib.import_module("proton")
+        self.links: list[Any] = []
+        self.received: list[tuple[Any, bytes]] = []
+        self.parts: list[bytes] = []
+        self.aborted = 0
+        self.events: list[str] = []
+        self.refuses: tuple[str, str] | None = None
+        self.answers = True
+        self.ended: list[Plan] = []
+        self.dropped: Counter[str] = Counter()
+        self.failures: list[Exception] = []
+        self.over = False
+        self.connection: Any = self.proton.Connection()
+        self.transport: Any = self.proton.Transport(self.proton.Transport.SERVER)
+        self.transport.sasl().allowed_mechs("ANONYMOUS")
+        self.collector: Any = self.proton.Collector()
+        self.connection.container = "container"
+        self.connection.collect(self.collector)
+        self.transport.bind(self.connection)
+        self.engine = ClientEngine(load_proton(), "edge", options, Login("localhost"))
+        self.edge = AutoLinks(
+            self.engine,
+            port,
+            options,
+            lambda: None,
+            self._drop,
+            self.failures.append,
+            self.ended.append,
+        )
+        self.pump()
+        for each in routes:
+            self.edge.begin(each)
+        self.pump()
+
+    def _drop(self, reason: str) -> None:
+        self.dropped[reason] += 1
+
+    def pump(self) -> None:
+        """Carry bytes until there are none."""
+        while True:
+            for event in self.engine.events():
+                if isinstance(event, Opened):
+                    self.engine.open()
+                else:
+                    self.edge.handle(event)
+            data = self.engine.data_to_send(1 << 20)
+            rest = data
+            while rest and (room := self.transport.capacity()) > 0:
+                self.transport.push(rest[:room])
+                rest = rest[room:]
+                self._work()
+            self._work()
+            size = self.transport.pending()
+            answer = bytes(self.transport.peek(size)) if size > 0 else b""
+            if answer:
+                self.transport.pop(len(answer))
+            self.engine.receive(answer)
+            self.edge.resume()
+            if not data and not answer:
+                return
+
+    def _work(self) -> None:
+        while (event := self.collector.peek()) is not None:
+            kind = event.type.method.removeprefix("on_")
+            self.events.append(kind)
+            if kind in ("connection_remote_open", "session_remote_open"):
+                getattr(event, kind.partition("_")[0]).open()
+            elif kind == "link_remote_open":
+                self._attach(event.link)
+            elif kind == "delivery":
+                self._delivered(event.delivery)
+            elif kind == "link_remote_close":
+                event.link.close()
+            elif kind == "link_remote_detach":
+                event.link.detach()
+            self.collector.pop()
+
+    def _attach(self, link: Any) -> None:
+        if link.state & link.LOCAL_UNINIT == 0:
+            return
+        self.links.append(link)
+        if not self.answers:
+            return
+        if self.refuses is None:
+            link.source.copy(link.remote_source)
+            link.target.copy(link.remote_target)
+            link.open()
+            return
+        (link.target if link.is_receiver else link.source).type = 0
+        link.open()
+        link.condition = self.proton.Condition(*self.refuses)
+        link.close()
+
+    def _delivered(self, delivery: Any) -> None:
+        link = delivery.link
+        if not link.is_receiver:
+            return
+        if delivery.aborted:
+            self.aborted += 1
+            self.parts.clear()
+            link.advance()
+            delivery.settle()
+            return
+        if not delivery.readable:
+            return
+        while part := link.recv(1 << 20):
+            self.parts.append(part)
+        if not delivery.partial:
+            link.advance()
+            self.received.append((delivery, b"".join(self.parts)))
+            self.parts.clear()
+
+    def cut(self) -> None:
+        """Lose the connection."""
+        if not self.over:
+            self.over = True
+            self.edge.lost()
+            self.engine.release()
+            self.transport.unbind()
+            self.connection.free()
 
 
 def refusal(link: Any) -> tuple[str, str | None]:

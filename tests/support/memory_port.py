@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
-from onward.actors.dispatch import ConsumerEnd, OutcomeCallback, ProducerEnd
+from onward.actors.dispatch import (
+    AcceptCircuit,
+    CircuitContainer,
+    CircuitLink,
+    CircuitLinkEnd,
+    ConsumerEnd,
+    OutcomeCallback,
+    ProducerEnd,
+)
 from onward.protocol import OnwardError
 from onward.protocol.dispatch import MODIFIED, RELEASED, DeliveryState, Received
 from onward.protocol.security import Principal
@@ -140,6 +149,15 @@ class MemoryPort:
     def temporary_name(self) -> str:
         self._temporary += 1
         return f"_temp/here/{self._temporary}"
+
+    def is_circuit(self, name: str) -> bool:
+        return False
+
+    def open_circuit(self, name: str, end: CircuitLinkEnd, **_: Any) -> CircuitLink:
+        raise AssertionError("a circuit")
+
+    def serve_circuits(self, name: str, accept: AcceptCircuit, **_: Any) -> CircuitContainer:
+        raise AssertionError("a container")
 
     def _check(self, name: str | None, principal: Principal | None) -> None:
         if self.failing is not None:

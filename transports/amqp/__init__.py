@@ -4,7 +4,7 @@ It needs the extra `amqp`: `node.listen("amqp://...", dispatcher=dispatcher)` fo
 [`AmqpContainer`][onward.transports.amqp.AmqpContainer] for a container to connect to.
 """
 
-from ._auto_links import AutoLink
+from ._auto_links import AutoLink, LinkRoute
 from ._container import AmqpContainer, AmqpContainerState, AmqpContainerStatistics
 from ._options import AmqpOptions, AmqpStatistics
 from ._transport import AmqpListener, AmqpTransport
@@ -18,4 +18,5 @@ __all__ = [
     "AmqpStatistics",
     "AmqpTransport",
     "AutoLink",
+    "LinkRoute",
 ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import partial
+from typing import Final, Literal, TypeAlias
 
+from ...actors.dispatch import CircuitContainer, CircuitLink, CircuitLinkEnd
 from ...protocol import OnwardError
+from ...protocol.dispatch import CircuitAttach
 from ...protocol.options import check_options
 from ...protocol.security import ANONYMOUS
 from ._client_engine import ClientEngine
@@ -17,8 +20,11 @@ from ._options import AmqpOptions
 from ._outgoing import OutgoingLink
 from ._port import DispatchPort, refused
 from ._proton import AmqpLink
+from ._routed import RoutedLink
+from ._routed_in import RoutedIncomingLink
+from ._routed_out import RoutedOutgoingLink
 
-__all__ = ["AutoLink", "AutoLinks"]
+__all__ = ["AutoLink", "AutoLinks", "LinkRoute", "Plan"]
 
 _logger = logging.getLogger("onward.transports.amqp")
 
@@ -44,11 +50,34 @@ class AutoLink:
             raise ValueError("an AutoLink needs an address and a name")
 
 
+@dataclass(frozen=True, slots=True)
+class LinkRoute:
+    """A name of the mechanism `LINK`: links to it go through to a container.
+
+    Attributes:
+        name: The name.
+        address: The address, as the container knows it; empty if it is the name.
+    """
+
+    name: str
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if not self.name:
+            raise ValueError("a LinkRoute needs a name")
+
+
+Plan: TypeAlias = AutoLink | LinkRoute
+"""What a connection to a container is for."""
+
+
 class AutoLinks(Links):
     """The links of a connection to a container.
 
     A link is a producer or a consumer of the dispatcher for as long as the container has it
-    attached. So a producer of a name with an `out` link alone has no credit without it.
+    attached. So a producer of a name with an `out` link alone has no credit without it. A route is
+    there for as long as the connection.
 
     Args:
         engine: The engine of the connection.
@@ -57,7 +86,7 @@ class AutoLinks(Links):
         wake: Called when there is something to send.
         dropped: Called with the reason when a message is dropped.
         fail: Called with an error of a call by the dispatcher: it ends the connection.
-        ended: Called with a link that has ended while the connection is open.
+        ended: Called with a link or a route that has ended while the connection is open.
     """
 
     def __init__(
@@ -68,25 +97,80 @@ class AutoLinks(Links):
         wake: Callable[[], object],
         dropped: Callable[[str], object],
         fail: Callable[[Exception], object],
-        ended: Callable[[AutoLink], object],
+        ended: Callable[[Plan], object],
     ) -> None:
         super().__init__(engine, port, options, ANONYMOUS, wake, dropped, fail)
-        self._client: Final = engine
+        self._container: Final = engine
         self._ended: Final = ended
         self._plans: dict[AmqpLink, AutoLink] = {}
+        self._routes: list[CircuitContainer] = []
 
     @property
     def attached(self) -> int:
-        """The number of links that the container has attached."""
-        return len(self._links)
+        """The number of links of the node itself that the container has attached."""
+        return len(self._links) - self.circuits
 
-    def begin(self, plan: AutoLink) -> None:
-        """Attach a link."""
-        link = self._client.attach(plan.address, receives=plan.direction == "in")
+    @property
+    def circuits(self) -> int:
+        """The number of links that go through to the container."""
+        return sum(isinstance(each, RoutedLink) for each in self._links.values())
+
+    def begin(self, plan: Plan) -> None:
+        """Attach a link, or take the links of a name."""
+        if isinstance(plan, LinkRoute):
+            self._serve(plan)
+            return
+        link = self._container.attach(plan.address, receives=plan.direction == "in")
         self._plans[link] = plan
         self._wake()
 
+    def lost(self) -> None:
+        """End all links and routes after the connection."""
+        routes, self._routes = self._routes, []
+        super().lost()
+        for each in routes:
+            each.close()
+
+    def _serve(self, route: LinkRoute) -> None:
+        try:
+            made = self._port.serve_circuits(
+                route.name, partial(self._accept, route), ended=lambda _: self._ended(route)
+            )
+        except OnwardError as error:
+            _logger.info(
+                "links of %s do not go through to a container: %s",
+                route.name,
+                refused(error).condition,
+                extra={"event": "amqp.route_refused"},
+            )
+            self._ended(route)
+        else:
+            self._routes.append(made)
+
+    def _accept(
+        self, route: LinkRoute, attach: CircuitAttach, circuit: CircuitLink
+    ) -> CircuitLinkEnd:
+        """Ask the container for a link, with which the circuit is accepted or refused."""
+        link = self._container.link_as(
+            route.address or route.name, attach.properties, receives=not attach.producer
+        )
+        made = (RoutedOutgoingLink if attach.producer else RoutedIncomingLink)(
+            link, self._host, self._free, accepts=True
+        )
+        if len(self._links) >= self._options.max_links:
+            circuit.refuse("amqp:resource-limit-exceeded", "too many links")
+            link.free()
+            return made
+        made.begin(circuit)
+        self._links[link] = made
+        link.open()
+        self._wake()
+        return made
+
     def _attach(self, link: AmqpLink) -> None:
+        if isinstance(found := self._links.get(link), RoutedLink):
+            found.answered()
+            return
         plan = self._plans.get(link)
         if plan is None:
             self._refuse(link)
@@ -119,10 +203,10 @@ class AutoLinks(Links):
         link.condition = self._engine.condition("amqp:not-allowed", "")
         link.close()
 
-    def _detach(self, link: AmqpLink, *, closed: bool) -> None:
+    def _detach(self, link: AmqpLink, *, closed: bool, ended: bool) -> None:
         plan = self._plans.pop(link, None)
         reason = link.remote_condition
-        super()._detach(link, closed=closed)
+        super()._detach(link, closed=closed, ended=ended)
         if plan is not None:
             _logger.info(
                 "the link of %s with %s has ended: %s",

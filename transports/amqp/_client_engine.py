@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar, Final
 
+from ._attaches import write_attach
 from ._engine import CLIENT, AmqpEngine, LinkDetached
 from ._options import AmqpOptions
 from ._proton import AmqpLink, Proton, Session
@@ -73,13 +74,20 @@ class ClientEngine(AmqpEngine):
 
     def attach(self, address: str, *, receives: bool) -> AmqpLink:
         """Attach a link to an address of the container; `LinkAttached` is its answer."""
-        name = f"onward-{next(self._names)}"
+        link = self.link_as(address, b"", receives=receives)
         if receives:
-            link = self._session.receiver(name)
-            link.source.address = address
             link.max_message_size = self._options.max_message
-        else:
-            link = self._session.sender(name)
-            link.target.address = address
         link.open()
+        return link
+
+    def link_as(self, address: str, attach: bytes, *, receives: bool) -> AmqpLink:
+        """Return a link to an address of the container as another one was attached elsewhere.
+
+        It is opened by the caller; `LinkAttached` is the answer then.
+        """
+        name = f"onward-{next(self._names)}"
+        link = self._session.receiver(name) if receives else self._session.sender(name)
+        if attach:
+            write_attach(self.proton, link, attach)
+        (link.source if receives else link.target).address = address
         return link

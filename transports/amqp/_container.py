@@ -17,7 +17,7 @@ from .._log import SeldomLogger
 from ..streams._endpoint import is_loopback
 from ..streams._options import Backoff, parse_uri
 from ..streams._tls import TlsOptions, client_context
-from ._auto_links import AutoLink, AutoLinks
+from ._auto_links import AutoLink, AutoLinks, LinkRoute, Plan
 from ._client_engine import ClientEngine, Login
 from ._options import AmqpOptions
 from ._port import DispatchPort
@@ -48,7 +48,8 @@ class AmqpContainerStatistics:
     Attributes:
         uri: Its URI.
         state: Its state.
-        attached: Links that the container has attached.
+        attached: Links of the node itself that the container has attached.
+        circuits: Links of clients in the network that go through to the container.
         connected: Connections that were opened since the start.
         ended: Connections and attempts that have ended since the start, by reason.
         dropped: Messages since the start that were dropped at the edge, by reason.
@@ -57,6 +58,7 @@ class AmqpContainerStatistics:
     uri: str
     state: AmqpContainerState
     attached: int
+    circuits: int
     connected: int
     ended: dict[str, int]
     dropped: dict[str, int]
@@ -70,6 +72,9 @@ class AmqpContainer(Worker):
     await node.start(lambda: AmqpContainer("amqps://broker:5671", dispatcher, links))
     ```
 
+    A `LinkRoute` is a name of the mechanism `LINK`: the container is its consumer, and a link of a
+    client anywhere in the network goes through to it, with its credit, states and end.
+
     Each link is attached as soon as the connection is open, and again after a wait if it ends or is
     refused. While a link is not there, a name has one producer or one consumer less; what is
     unsettled when it ends is in doubt.
@@ -77,7 +82,7 @@ class AmqpContainer(Worker):
     Args:
         uri: `amqp://host:port` or `amqps://host:port`.
         dispatcher: The dispatcher of the node.
-        links: The links, each once.
+        links: The links, and the names with links that go through to it, each once.
         options: The limits.
         tls: The encryption of `amqps`; by default with the authorities of the system.
         credentials: The name and the password; `None` for a certificate, or nothing.
@@ -94,7 +99,7 @@ class AmqpContainer(Worker):
         self,
         uri: str,
         dispatcher: DispatchPort,
-        links: Collection[AutoLink],
+        links: Collection[AutoLink | LinkRoute],
         options: AmqpOptions = _OPTIONS,
         *,
         tls: TlsOptions | ssl.SSLContext | None = None,
@@ -203,6 +208,7 @@ class AmqpContainer(Worker):
             self._uri,
             self._state,
             0 if stream is None else stream.attached,
+            0 if stream is None else stream.circuits,
             self._connected,
             dict(self._reasons),
             dict(self.dropped),
@@ -218,7 +224,7 @@ class _ContainerStream(AmqpStream):
         )
         super().__init__(container, engine)
         self._container: Final = container
-        self._attempts = Counter[AutoLink]()
+        self._attempts = Counter[Plan]()
         self._auto = AutoLinks(
             engine,
             container.port,
@@ -231,8 +237,13 @@ class _ContainerStream(AmqpStream):
 
     @property
     def attached(self) -> int:
-        """The number of links that the container has attached."""
+        """The number of links of the node itself that the container has attached."""
         return self._auto.attached
+
+    @property
+    def circuits(self) -> int:
+        """The number of links that go through to the container."""
+        return self._auto.circuits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send what opens the connection."""
@@ -252,13 +263,13 @@ class _ContainerStream(AmqpStream):
         for each in self._container.links:
             self._auto.begin(each)
 
-    def _again(self, plan: AutoLink) -> None:
-        """Attach a link again, after a wait."""
+    def _again(self, plan: Plan) -> None:
+        """Attach a link or serve a route again, after a wait."""
         wait = self._container.backoff.wait(self._attempts[plan])
         self._attempts[plan] += 1
         self._set_timer(f"link {plan}", wait, lambda: self._begin(plan))
 
-    def _begin(self, plan: AutoLink) -> None:
+    def _begin(self, plan: Plan) -> None:
         if not self.closed:
             self._auto.begin(plan)
             self._turn()

@@ -68,10 +68,12 @@ class LinkDetached:
     Attributes:
         link: The link.
         closed: Whether it is closed, and not only detached.
+        ended: Whether its session has ended with it, so that there is no answer.
     """
 
     link: AmqpLink
     closed: bool = True
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class AmqpEngine:
         options: The limits.
 
     Attributes:
+        proton: As given.
         opened: Whether the client has opened the connection.
         closed: The condition by which the connection ends; empty while it is open. A client that
             closes it without one has ended it by `closed`.
@@ -108,7 +111,7 @@ class AmqpEngine:
     def __init__(self, proton: Proton, container: str, options: AmqpOptions) -> None:
         self.opened = False
         self.closed = ""
-        self._proton = proton
+        self.proton = proton
         self._options = options
         self._header = b""
         self._refused_header = b""
@@ -145,7 +148,7 @@ class AmqpEngine:
         while data and (room := self._transport.capacity()) > 0:
             try:
                 self._transport.push(data[:room])
-            except self._proton.ProtonException:
+            except self.proton.ProtonException:
                 break
             data = data[room:]
 
@@ -199,7 +202,7 @@ class AmqpEngine:
         named = name.encode("ascii", "replace").decode()[:MAX_TEXT] or "amqp:internal-error"
         # In Proton's calls a text ends at its first NUL.
         text = description.replace("\0", " ").encode("utf-8", "replace").decode()[:MAX_TEXT]
-        return self._proton.Condition(named.replace("\0", "?"), text or None)
+        return self.proton.Condition(named.replace("\0", "?"), text or None)
 
     def close(self, condition: str = "", description: str = "") -> None:
         """Close the connection, with the reason if there is one."""
@@ -273,7 +276,7 @@ class AmqpEngine:
 
     def _end(self, session: Session) -> Iterator[LinkDetached]:
         for link in [each for each in self._links if each.session == session]:
-            yield LinkDetached(link)
+            yield LinkDetached(link, ended=True)
             # Proton frees the links of a session with it, so that each has to be freed before.
             self.free(link)
         if self._sessions.pop(session, self) is None:
@@ -294,7 +297,7 @@ class AmqpEngine:
         found = self._transport.condition
         name = (found.name if found is not None else None) or "amqp:connection:framing-error"
         self.closed = self.closed or name
-        self._transport.condition = self._proton.Condition(name, None)
+        self._transport.condition = self.proton.Condition(name, None)
 
 
 def _ignore(_transport: object, _line: str) -> None:

@@ -100,6 +100,9 @@ class IncomingLink:
             self._handle.close()
         self._over = True
 
+    def resume(self) -> None:
+        """Go on once the client has read what was held back for it; here nothing is."""
+
     def flowed(self) -> None:
         """See how much credit the client has given back."""
         gone = self._link.drained()

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from ._attaches import QUARTERS
 from ._engine import AmqpEngine
 from ._options import AmqpOptions
+from ._proton import Proton
 
 __all__ = ["LinkHost", "called_by_dispatcher"]
 
@@ -32,6 +34,16 @@ class LinkHost:
     drop: Callable[[str], object]
     fail: Callable[[Exception], object]
     gathered: int = 0
+
+    @property
+    def window(self) -> int:
+        """How many bytes may be on the way to one link that is tied to a circuit."""
+        return max(QUARTERS, self.options.max_unsent // QUARTERS)
+
+    @property
+    def proton(self) -> Proton:
+        """The engine's module."""
+        return self.engine.proton
 
 
 class HasHost(Protocol):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import count
 from typing import Final, TypeAlias
 
 from ...protocol import OnwardError
 from ...protocol.security import Principal
+from ._attaches import read_attach
 from ._engine import AmqpEngine, DeliveryChanged, EngineEvent, Flowed, LinkAttached, LinkDetached
 from ._incoming import IncomingLink
 from ._link_base import LinkHost
@@ -19,15 +21,24 @@ from ._options import AmqpOptions
 from ._outgoing import OutgoingLink
 from ._port import DispatchPort, Refused, refused
 from ._proton import COORDINATOR, AmqpLink
+from ._routed import RoutedLink
+from ._routed_in import RoutedIncomingLink
+from ._routed_out import RoutedOutgoingLink
 
 __all__ = ["Links"]
 
 _logger = logging.getLogger("onward.transports.amqp")
 
-AnyLink: TypeAlias = IncomingLink | OutgoingLink
+AnyLink: TypeAlias = IncomingLink | OutgoingLink | RoutedIncomingLink | RoutedOutgoingLink
+
+TRANSACTIONS: Final = "$coordinator"
+"""The name of the container that has the transactions, if it is one of circuits."""
 
 FIRST: Final = 0
 """The mode of a receiver that settles at once, without waiting for the sender."""
+
+
+_CLIENTS: Final = count(1)
 
 
 class Links:
@@ -60,6 +71,7 @@ class Links:
         self._wake = wake
         self._dropped = dropped
         self._host = LinkHost(engine, options, wake, self._drop, fail)
+        self._client = f"amqp-{next(_CLIENTS)}"
         self._links: dict[AmqpLink, AnyLink] = {}
 
     def handle(self, event: EngineEvent) -> None:
@@ -67,8 +79,8 @@ class Links:
         match event:
             case LinkAttached(link):
                 self._attach(link)
-            case LinkDetached(link, closed):
-                self._detach(link, closed=closed)
+            case LinkDetached(link, closed, ended):
+                self._detach(link, closed=closed, ended=ended)
             case Flowed(link):
                 if (found := self._links.get(link)) is not None:
                     found.flowed()
@@ -81,8 +93,7 @@ class Links:
     def resume(self) -> None:
         """Pass credit on again that was held back for bytes that the client had not read."""
         for each in tuple(self._links.values()):
-            if isinstance(each, OutgoingLink):
-                each.resume()
+            each.resume()
 
     def lost(self) -> None:
         """End all links after the connection: what was sent and is unsettled is in doubt."""
@@ -93,7 +104,7 @@ class Links:
     def _attach(self, link: AmqpLink) -> None:
         try:
             try:
-                self._links[link] = self._receive(link) if link.is_receiver else self._send(link)
+                self._links[link] = self._made(link)
             except OnwardError as error:
                 raise refused(error) from error
         except Refused as error:
@@ -103,6 +114,33 @@ class Links:
             link.open()
             link.condition = self._engine.condition(error.condition, error.description)
             link.close()
+
+    def _made(self, link: AmqpLink) -> AnyLink:
+        """Return a new link, tied to a circuit if its name is one of circuits."""
+        asked = link.remote_target if link.is_receiver else link.remote_source
+        name = TRANSACTIONS if asked.type == COORDINATOR else asked.address
+        if name and not asked.dynamic and self._port.is_circuit(name):
+            return self._route(link, name)
+        return self._receive(link) if link.is_receiver else self._send(link)
+
+    def _route(self, link: AmqpLink, name: str) -> AnyLink:
+        made = (RoutedIncomingLink if link.is_receiver else RoutedOutgoingLink)(
+            link, self._host, self._free
+        )
+        circuit = self._port.open_circuit(
+            name,
+            made,
+            producer=link.is_receiver,
+            properties=read_attach(self._engine.proton, link, self._host.window),
+            principal=self._principal,
+            client=self._client,
+        )
+        made.begin(circuit)
+        return made
+
+    def _free(self, link: AmqpLink) -> None:
+        if self._links.pop(link, None) is not None:
+            self._engine.free(link)
 
     def _receive(self, link: AmqpLink) -> IncomingLink:
         asked = link.remote_target
@@ -139,8 +177,11 @@ class Links:
         link.open()
         return made
 
-    def _detach(self, link: AmqpLink, *, closed: bool) -> None:
-        found = self._links.pop(link, None)
+    def _detach(self, link: AmqpLink, *, closed: bool, ended: bool) -> None:
+        found = self._links.get(link)
+        if isinstance(found, RoutedLink) and not ended and found.detach(closed=closed):
+            return  # the other end answers
+        self._links.pop(link, None)
         if found is not None:
             found.gone()
         if closed:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from ...actors.dispatch import (
+    AcceptCircuit,
+    CircuitContainer,
+    CircuitLink,
+    CircuitLinkEnd,
     ConsumerEnd,
     ConsumerLink,
     ConsumerRefused,
@@ -70,6 +74,42 @@ class DispatchPort(Protocol):
 
     def temporary_name(self) -> str:
         """Return a new name for one client."""
+        ...
+
+    def is_circuit(self, name: str) -> bool:
+        """Whether links to a name are tied to circuits."""
+        ...
+
+    def open_circuit(
+        self,
+        name: str,
+        end: CircuitLinkEnd,
+        *,
+        producer: bool,
+        properties: bytes = b"",
+        principal: Principal | None = None,
+        client: str = "",
+    ) -> CircuitLink:
+        """Attach to a container of a name.
+
+        Raises:
+            OnwardError: The name is none, or not for it.
+        """
+        ...
+
+    def serve_circuits(
+        self,
+        name: str,
+        accept: AcceptCircuit,
+        *,
+        principal: Principal | None = None,
+        ended: Callable[[ConsumerRefused], object] | None = None,
+    ) -> CircuitContainer:
+        """Be a container of a name.
+
+        Raises:
+            OnwardError: The name is none, or takes no container.
+        """
         ...
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeGuard, cast
 
 __all__ = [
     "ACCEPTED",
@@ -20,11 +20,17 @@ __all__ = [
     "AmqpLink",
     "Collector",
     "Condition",
+    "Data",
     "Delivery",
     "Event",
     "Proton",
     "Session",
+    "Terminus",
+    "detach",
+    "is_list",
+    "is_map",
     "load_proton",
+    "read_tag",
 ]
 
 RECEIVED: Final = 0x23
@@ -41,6 +47,7 @@ class Condition(Protocol):
 
     name: str | None
     description: str | None
+    info: Any
 
 
 class Endpoint(Hashable, Protocol):
@@ -81,13 +88,36 @@ class Session(Endpoint, Protocol):
     def receiver(self, name: str) -> AmqpLink: ...
 
 
+class Data(Protocol):
+    """Values of AMQP."""
+
+    def encode(self) -> bytes: ...
+    def decode(self, encoded: bytes) -> int: ...
+    def put_object(self, obj: object) -> None: ...
+    def get_object(self) -> Any: ...
+    def rewind(self) -> None: ...
+    def next(self) -> int | None: ...
+
+
 class Terminus(Protocol):
     """The source or the target of a link."""
 
     type: int
     address: str | None
     dynamic: bool
+    durability: int
+    expiry_policy: int
+    timeout: int
+    distribution_mode: int
 
+    @property
+    def properties(self) -> Data: ...
+    @property
+    def capabilities(self) -> Data: ...
+    @property
+    def outcomes(self) -> Data: ...
+    @property
+    def filter(self) -> Data: ...
     def copy(self, src: Terminus) -> None: ...
 
 
@@ -98,6 +128,7 @@ class AmqpLink(Endpoint, Protocol):
     rcv_settle_mode: int
     max_message_size: int
     drain_mode: bool
+    properties: Any
 
     @property
     def is_receiver(self) -> bool: ...
@@ -114,7 +145,11 @@ class AmqpLink(Endpoint, Protocol):
     @property
     def remote_snd_settle_mode(self) -> int: ...
     @property
+    def remote_rcv_settle_mode(self) -> int: ...
+    @property
     def remote_max_message_size(self) -> int: ...
+    @property
+    def remote_properties(self) -> Any: ...
     @property
     def credit(self) -> int: ...
     @property
@@ -126,7 +161,7 @@ class AmqpLink(Endpoint, Protocol):
     def drained(self) -> int: ...
     def recv(self, limit: int) -> bytes | None: ...
     def stream(self, data: bytes) -> int: ...
-    def delivery(self, tag: str) -> Delivery: ...
+    def delivery(self, tag: str | bytes) -> Delivery: ...
 
 
 class Disposition(Protocol):
@@ -135,6 +170,10 @@ class Disposition(Protocol):
     condition: Condition | None
     failed: bool
     undeliverable: bool
+    section_number: int
+    section_offset: int
+    annotations: Any
+    data: Any
 
 
 class Delivery(Hashable, Protocol):
@@ -160,6 +199,7 @@ class Delivery(Hashable, Protocol):
     def settled(self) -> bool: ...
     def update(self, state: int) -> None: ...
     def settle(self) -> None: ...
+    def abort(self) -> None: ...
 
 
 class Sasl(Protocol):
@@ -226,6 +266,7 @@ class Proton(Protocol):
     def Collector(self) -> Collector: ...  # noqa: N802
     def Transport(self, mode: int) -> Transport: ...  # noqa: N802
     def Condition(self, name: str, description: str | None) -> Condition: ...  # noqa: N802
+    def Data(self) -> Data: ...  # noqa: N802
 
 
 def load_proton() -> Proton:
@@ -240,3 +281,31 @@ def load_proton() -> Proton:
         text = "clients of AMQP need python-qpid-proton: pip install 'onward[amqp]'"
         raise ModuleNotFoundError(text, name=error.name) from error
     return cast("Proton", module)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value of AMQP is a list."""
+    return isinstance(value, list)
+
+
+def is_map(value: object) -> TypeGuard[dict[Any, Any]]:
+    """Whether a value of AMQP is a map."""
+    return isinstance(value, dict)
+
+
+def detach(link: AmqpLink) -> None:
+    """Detach a link with its condition, which Proton's own call leaves out."""
+    detached: Any = link
+    detached._update_cond()
+    link.detach()
+
+
+def read_tag(delivery: Delivery) -> bytes:
+    """Return the tag of a delivery, which is any bytes.
+
+    Proton's own property reads it as text, and fails if it is none.
+    """
+    binding: Any = import_module("cproton")
+    found: Any = delivery
+    tag: bytes = binding.bytes2pybytes(binding.lib.pn_delivery_tag(found._impl))
+    return tag

@@ -1,0 +1,655 @@
+"""Links of clients that go through to a container, at one node and over several."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import CircuitLink, CircuitLinkEnd, Dispatcher
+from onward.protocol.dispatch import (
+    Access,
+    CircuitAttach,
+    CircuitCondition,
+    DetachKind,
+    Disposition,
+    Mechanism,
+    Rejected,
+    Semantics,
+    encode_disposition,
+)
+from onward.transports.amqp import AutoLink, LinkRoute
+from onward.transports.amqp._proton import read_tag
+from onward.transports.amqp._routed import CONDITIONS
+from tests.support.amqp import Container, Edge, Edges, needs_proton, refusal
+
+pytestmark = pytest.mark.peer
+proton = needs_proton()
+
+CIRCUITS = Semantics(mechanism=Mechanism.LINK)
+
+
+class Chain:
+    """Clients, a container with a route, and what carries bytes between them."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+        self.edges = Edges(dispatcher)
+        self.containers: list[Container] = []
+
+    def container(self, *routes: Any, **more: Any) -> Container:
+        made = Container(self.dispatcher, *(routes or (LinkRoute("jobs"),)), **more)
+        self.containers.append(made)
+        return made
+
+    def pump(self) -> None:
+        for _ in range(40):
+            self.edges.pump()
+            for each in self.edges.made:
+                if not each.over:
+                    each.links.resume()
+            for made in self.containers:
+                if not made.over:
+                    made.pump()
+
+    def cut(self) -> None:
+        made: list[Edge | Container] = [*self.edges.made, *self.containers]
+        for each in made:
+            each.cut()
+        assert [each.failures for each in made if each.failures] == []
+
+
+@pytest.fixture
+async def chain() -> AsyncIterator[Chain]:
+    async with Node("edge") as node:
+        dispatcher = await Dispatcher.attach(node)
+        dispatcher.provision("jobs/#", CIRCUITS)
+        made = Chain(dispatcher)
+        yield made
+        made.cut()
+
+
+def state(link: Any) -> str:
+    """Return the state of a link at the other end, as its peer sees it."""
+    for name in ("CLOSED", "ACTIVE", "UNINIT"):
+        if link.state & getattr(link, f"REMOTE_{name}"):
+            return name.lower()
+    raise AssertionError(link.state)
+
+
+async def test_credit_of_the_container_is_that_of_the_client(chain: Chain) -> None:
+    edge = chain.edges()
+    container = chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    assert (state(link), link.credit) == ("active", 0)
+    (at_container,) = container.links
+    assert at_container.remote_target.address == "jobs"
+    at_container.flow(7)
+    chain.pump()
+    assert link.credit == 7
+    for each in range(3):
+        edge.client.send(link, edge.client.message(each))
+    chain.pump()
+    assert len(container.received) == 3
+    at_container.flow(7)
+    chain.pump()
+    assert link.credit == 11
+
+
+async def test_credit_of_the_client_is_that_of_the_container(chain: Chain) -> None:
+    edge = chain.edges()
+    container = chain.container(LinkRoute("jobs", "queue"))
+    link = edge.client.receiver("jobs", credit=3)
+    chain.pump()
+    (at_container,) = container.links
+    assert at_container.remote_source.address == "queue"
+    assert link.remote_source.address == "jobs"
+    assert at_container.credit == 3
+    link.flow(7)
+    chain.pump()
+    assert at_container.credit == 10
+    for each in range(4):
+        at_container.send(proton.Message(each))
+    chain.pump()
+    assert edge.client.bodies == [0, 1, 2, 3]
+    assert (link.credit, at_container.credit) == (6, 6)
+
+
+def dispose(delivery: Any, name: str, *, settles: bool = True) -> None:
+    if name == "REJECTED":
+        delivery.local.condition = proton.Condition("shop:closed", "come back", {"hour": 9})
+    if name == "MODIFIED":
+        delivery.local.failed = delivery.local.undeliverable = True
+        delivery.local.annotations = {proton.symbol("x-tries"): 3}
+    if name == "RECEIVED":
+        delivery.local.section_number, delivery.local.section_offset = 1, 12
+    if name == "DECLARED":
+        delivery.local.data = [b"tx-1"]
+        delivery.update(0x33)
+    else:
+        delivery.update(getattr(proton.Delivery, name))
+    if settles:
+        delivery.settle()
+
+
+def seen(delivery: Any) -> Any:
+    """Return what a peer sees of the state of a delivery."""
+    remote, name = delivery.remote, delivery.remote_state
+    if name == proton.Delivery.REJECTED:
+        found = remote.condition
+        return found.name, found.description, found.info
+    if name == proton.Delivery.MODIFIED:
+        return remote.failed, remote.undeliverable, remote.annotations
+    if name == proton.Delivery.RECEIVED:
+        return remote.section_number, remote.section_offset
+    return [bytes(each) for each in remote.data] if name == 0x33 else None
+
+
+STATES = {
+    "ACCEPTED": (0x24, None),
+    "RELEASED": (0x26, None),
+    "REJECTED": (0x25, ("shop:closed", "come back", {"hour": 9})),
+    "MODIFIED": (0x27, (True, True, {"x-tries": 3})),
+    "RECEIVED": (0x23, (1, 12)),
+    "DECLARED": (0x33, [b"tx-1"]),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize("sends", ["client", "container"])
+async def test_states_pass_as_they_are(chain: Chain, name: str, sends: str) -> None:
+    edge, container = chain.edges(), chain.container()
+    edge.client.accepts = False
+    if sends == "client":
+        link = edge.client.sender("jobs")
+        chain.pump()
+        container.links[0].flow(1)
+        chain.pump()
+        sent = edge.client.send(link, edge.client.message("a"))
+        chain.pump()
+        got = container.received[0][0]
+    else:
+        edge.client.receiver("jobs", credit=1)
+        chain.pump()
+        sent = container.links[0].send(proton.Message("a"))
+        chain.pump()
+        got = edge.client.received[0][0]
+    assert (got.settled, sent.settled) == (False, False)
+    dispose(got, name, settles=False)
+    chain.pump()
+    code, more = STATES[name]
+    assert (sent.remote_state, seen(sent), sent.settled) == (code, more, False)
+    got.settle()
+    chain.pump()
+    assert sent.settled
+
+
+async def test_the_one_that_sends_may_settle_last(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(1)
+    chain.pump()
+    sent = edge.client.send(link, edge.client.message("a"))
+    chain.pump()
+    got = container.received[0][0]
+    dispose(got, "ACCEPTED", settles=False)
+    chain.pump()
+    assert (sent.remote_state, got.settled) == (0x24, False)
+    sent.settle()
+    chain.pump()
+    assert got.settled
+
+
+@pytest.mark.parametrize("tag", [b"a", b"\xff\x00\xfe", b"t" * 32])
+async def test_tags_pass_as_they_are(chain: Chain, tag: bytes) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(1)
+    chain.pump()
+    delivery = link.delivery(tag)
+    link.stream(edge.client.message("a"))
+    link.advance()
+    chain.pump()
+    assert [read_tag(each) for each, _ in container.received] == [tag]
+    dispose(container.received[0][0], "ACCEPTED")
+    chain.pump()
+    assert (delivery.remote_state, delivery.settled) == (0x24, True)
+
+
+async def test_a_pre_settled_message_stays_so(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    back = edge.client.receiver("jobs")
+    chain.pump()
+    first, second = container.links
+    first.flow(1)
+    chain.pump()
+    edge.client.send(link, edge.client.message("a"), settled=True)
+    chain.pump()
+    assert container.received[0][0].settled
+    sent = second.send(proton.Message("b"))
+    sent.settle()
+    chain.pump()
+    assert edge.client.received[0][0].settled
+    assert back.credit == 9
+
+
+# --- streaming ----------------------------------------------------------------------------------
+
+
+async def test_a_message_goes_on_as_it_arrives(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(2)
+    chain.pump()
+    # It is larger than any message that is gathered: here are but 20,000 bytes allowed.
+    message = edge.client.message(b"x" * 300_000)
+    edge.client.begin(link, message[:100_000])
+    chain.pump()
+    assert sum(map(len, container.parts)) == 100_000
+    link.stream(message[100_000:])
+    link.advance()
+    edge.client.send(link, edge.client.message("next"))
+    chain.pump()
+    assert [data for _, data in container.received] == [message, edge.client.message("next")]
+    assert (edge.dropped, container.dropped) == ({}, {})
+
+
+async def test_a_message_to_a_client_goes_on_as_it_arrives(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    edge.client.receiver("jobs")
+    chain.pump()
+    (at_container,) = container.links
+    at_container.delivery("a")
+    message = edge.client.message(b"y" * 200_000)
+    for at in range(0, len(message), 20_000):
+        at_container.stream(message[at : at + 20_000])
+        chain.pump()
+    assert edge.client.received == []
+    at_container.advance()
+    chain.pump()
+    assert [data for _, data in edge.client.received] == [message]
+
+
+@pytest.mark.parametrize("how", ["abort", "vanish", "container"])
+async def test_a_message_that_is_cut_short_is_aborted_and_counted(chain: Chain, how: str) -> None:
+    edge, other, container = chain.edges(), chain.edges(), chain.container()
+    link, good = edge.client.sender("jobs"), other.client.sender("jobs")
+    chain.pump()
+    for each in container.links:
+        each.flow(5)
+    chain.pump()
+    part = edge.client.begin(link, b"x" * 5000)
+    chain.pump()
+    if how == "abort":
+        part.abort()
+    elif how == "vanish":
+        edge.cut()
+    else:
+        container.links[0].close()
+    chain.pump()
+    assert container.aborted == 1
+    expected = {"abort": "aborted", "vanish": "cut short", "container": "cut short"}
+    assert container.dropped == {expected[how]: 1}
+    assert edge.dropped == {expected[how]: 1}
+    # Nothing of it has reached the link of another client.
+    other.client.send(good, other.client.message("a"))
+    if how == "abort":
+        edge.client.send(link, edge.client.message("b"))
+    chain.pump()
+    assert len(container.received) == (2 if how == "abort" else 1)
+
+
+async def test_a_client_that_does_not_read_holds_back_the_container(chain: Chain) -> None:
+    edge, other, container = chain.edges(), chain.edges(), chain.container()
+    edge.client.receiver("jobs")
+    other.client.receiver("jobs")
+    chain.pump()
+    slow, quick = container.links
+    message = edge.client.message(b"x" * 200_000)
+    slow.delivery("a")
+    slow.stream(message)
+    slow.advance()
+    for each in range(3):
+        quick.send(proton.Message(each))
+    for _ in range(10):
+        container.pump()
+        other.pump()
+    # At most a window is kept for the client that is not pumped, and another one goes on.
+    assert 0 < edge.engine.unsent() <= 12_500 + 8192
+    assert other.client.bodies == [0, 1, 2]
+    chain.pump()
+    assert [data for _, data in edge.client.received] == [message]
+    assert (edge.dropped, container.dropped) == ({}, {})
+
+
+async def test_a_program_that_floods_a_client_loses_the_circuit(chain: Chain) -> None:
+    program = Program(chain.dispatcher)
+    edge = chain.edges()
+    link = edge.client.receiver("jobs")
+    chain.pump()
+    for _ in range(3):
+        program.link.send(b"a", b"x" * 20_000, more=True)
+    chain.pump()
+    assert refusal(link) == ("amqp:resource-limit-exceeded", "the receiver does not read")
+    assert edge.dropped == {"not read": 1, "cut short": 1}
+    assert program.told[-1] == ("down", "amqp:resource-limit-exceeded")
+    assert edge.engine.closed == ""
+
+
+class Program:
+    """A program that is a container of a name, and records what it is told."""
+
+    def __init__(self, dispatcher: Dispatcher, name: str = "jobs") -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.link: CircuitLink
+        dispatcher.serve_circuits(name, self.accept)
+
+    def accept(self, attach: CircuitAttach, link: CircuitLink) -> CircuitLinkEnd:
+        del attach
+        self.link = link
+        link.accept()
+        return self
+
+    def attached(self, properties: bytes) -> None:
+        self.told.append(("attached", bool(properties)))
+
+    def refused(self, condition: str, description: str) -> None:
+        self.told.append(("refused", condition))
+
+    def flow(self, credit: int, drain: bool) -> None:
+        self.told.append(("flow", credit, drain))
+
+    def drained(self, credit: int) -> None:
+        self.told.append(("drained", credit))
+
+    def transfer(
+        self, tag: bytes, payload: bytes, more: bool, aborted: bool, settled: bool
+    ) -> None:
+        self.told.append(("transfer", tag, len(payload), more, aborted, settled))
+
+    def disposition(self, tag: bytes, state: bytes, settled: bool) -> None:
+        self.told.append(("disposition", tag, state, settled))
+
+    def unresolved(self, tag: bytes) -> None:
+        self.told.append(("unresolved", tag))
+
+    def down(self, how: DetachKind, condition: str, description: str, again: bool) -> None:
+        self.told.append(("down", condition))
+
+    def ready(self) -> None:
+        self.told.append(("ready",))
+
+
+async def test_a_program_may_be_the_other_end(chain: Chain) -> None:
+    program = Program(chain.dispatcher)
+    edge = chain.edges()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    assert program.told == [("attached", True)]
+    program.link.grant(2)
+    chain.pump()
+    assert link.credit == 2
+    delivery = link.delivery("a")
+    link.stream(edge.client.message("hello"))
+    link.advance()
+    chain.pump()
+    assert program.told[-1] == ("transfer", b"a", 18, False, False, False)
+    program.link.dispose(b"a", encode_disposition(Disposition(Rejected("shop:closed", "why"))))
+    chain.pump()
+    found = delivery.remote.condition
+    assert (found.name, found.description) == ("shop:closed", "why")
+    # States that are none leave a delivery as it is.
+    delivery = link.delivery("b")
+    link.stream(edge.client.message("hello"))
+    link.advance()
+    chain.pump()
+    for each in (b"\xff", b"\0", b"\0\xd0", b"\0\x40"):
+        program.link.dispose(b"b", each, settled=False)
+    chain.pump()
+    assert (delivery.remote_state, delivery.settled) == (0, False)
+    program.link.detach()
+    chain.pump()
+    assert state(link) == "closed" or "link_remote_detach" in edge.client.events
+
+
+# --- drain --------------------------------------------------------------------------------------
+
+
+async def test_a_drain_of_a_client_goes_to_the_container(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.receiver("jobs", credit=0)
+    chain.pump()
+    (at_container,) = container.links
+    link.drain(20)
+    chain.pump()
+    assert (at_container.credit, at_container.drain_mode) == (20, True)
+    for each in range(6):
+        at_container.send(proton.Message(each))
+    chain.pump()
+    assert (edge.client.bodies, link.credit) == ([0, 1, 2, 3, 4, 5], 14)
+    at_container.drained()
+    chain.pump()
+    assert (link.credit, link.drained()) == (0, 14)
+    # New credit flows afterwards.
+    link.drain_mode = False
+    link.flow(2)
+    chain.pump()
+    assert (at_container.credit, at_container.drain_mode) == (2, False)
+
+
+async def test_a_drain_of_the_container_goes_to_the_client(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    (at_container,) = container.links
+    at_container.drain(5)
+    chain.pump()
+    assert (link.credit, link.drain_mode) == (5, True)
+    edge.client.send(link, edge.client.message("a"))
+    chain.pump()
+    link.drained()
+    chain.pump()
+    assert (at_container.credit, len(container.received)) == (0, 1)
+    at_container.drain_mode = False
+    at_container.flow(3)
+    chain.pump()
+    assert (link.credit, link.drain_mode) == (3, False)
+
+
+# --- attach and detach --------------------------------------------------------------------------
+
+
+async def test_an_attach_passes_as_it_is(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.session.receiver("r")
+    link.source.address = "jobs"
+    link.source.capabilities.put_object(proton.symbol("queue"))
+    link.source.filter.put_object({proton.symbol("selector"): "a = 1"})
+    link.source.distribution_mode = proton.Terminus.DIST_MODE_COPY
+    link.properties = {proton.symbol("x-who"): "me"}
+    link.snd_settle_mode = proton.Link.SND_UNSETTLED
+    link.rcv_settle_mode = proton.Link.RCV_SECOND
+    link.max_message_size = 12345
+    link.open()
+    chain.pump()
+    (at_container,) = container.links
+    source = at_container.remote_source
+    for data, expected in (
+        (source.capabilities, "queue"),
+        (source.filter, {"selector": "a = 1"}),
+        (link.remote_source.filter, {"selector": "a = 1"}),
+    ):
+        data.rewind()
+        data.next()
+        assert data.get_object() == expected
+    assert source.distribution_mode == proton.Terminus.DIST_MODE_COPY
+    assert at_container.remote_properties == {"x-who": "me"}
+    assert at_container.remote_snd_settle_mode == proton.Link.SND_UNSETTLED
+    assert at_container.remote_rcv_settle_mode == proton.Link.RCV_SECOND
+    assert at_container.remote_max_message_size == 12345
+
+
+@pytest.mark.parametrize("which", ["sender", "receiver"])
+async def test_a_container_refuses_with_its_own_reason(chain: Chain, which: str) -> None:
+    edge, container = chain.edges(), chain.container()
+    container.refuses = "shop:closed", "come back tomorrow"
+    link = getattr(edge.client, which)("jobs")
+    good = edge.client.receiver("orders")
+    chain.pump()
+    assert refusal(link) == ("shop:closed", "come back tomorrow")
+    assert (link.remote_target if which == "sender" else link.remote_source).type == 0
+    assert state(good) == "active"
+    link.close()
+    chain.pump()
+    assert container.edge.circuits == 0
+
+
+async def test_without_a_container_there_is_no_link(chain: Chain) -> None:
+    edge = chain.edges()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    assert refusal(link) == ("amqp:not-found", "no container has this name")
+    container = chain.container()
+    again = edge.client.sender("jobs")
+    chain.pump()
+    assert state(again) == "active"
+    assert container.edge.circuits == 1
+
+
+@pytest.mark.parametrize("how", ["close", "detach"])
+@pytest.mark.parametrize("first", ["client", "container"])
+async def test_an_end_passes_as_it_is(chain: Chain, how: str, first: str) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.receiver("jobs")
+    chain.pump()
+    (at_container,) = container.links
+    one, other, events = (
+        (link, at_container, container.events)
+        if first == "client"
+        else (at_container, link, edge.client.events)
+    )
+    one.condition = proton.Condition("shop:closed", "enough")
+    one._update_cond()  # which its detach leaves out
+    getattr(one, how)()
+    chain.pump()
+    assert refusal(other) == ("shop:closed", "enough")
+    assert f"link_remote_{how}" in events
+    if first == "container":
+        getattr(other, how)()
+        chain.pump()
+    # The other end has answered.
+    assert f"link_remote_{how}" in (edge.client.events if first == "client" else container.events)
+    assert container.edge.circuits == 0
+    assert edge.engine.closed == container.engine.closed == ""
+
+
+async def test_a_client_may_go_before_the_container_has_answered(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    container.answers = False
+    link = edge.client.sender("jobs")
+    chain.pump()
+    assert state(link) == "uninit"
+    link.close()
+    chain.pump()
+    (at_container,) = container.links
+    at_container.source.copy(at_container.remote_source)
+    at_container.target.copy(at_container.remote_target)
+    at_container.open()
+    chain.pump()
+    assert state(link) == "closed"
+    assert state(at_container) == "closed"
+    assert container.edge.circuits == 0
+
+
+async def test_a_lost_container_detaches_the_links_of_clients(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    links = [edge.client.sender("jobs"), edge.client.receiver("jobs")]
+    chain.pump()
+    container.links[0].flow(5)
+    chain.pump()
+    sent = edge.client.send(links[0], edge.client.message("a"))
+    chain.pump()
+    container.cut()
+    chain.pump()
+    assert not sent.remote_state
+    for link in links:
+        assert refusal(link) == (
+            "amqp:link:detach-forced",
+            "the way to the other end is lost",
+        )
+        link.close()
+    chain.pump()
+    assert edge.engine.closed == ""
+
+
+@pytest.mark.parametrize("how", ["connection", "session"])
+async def test_a_lost_client_ends_its_links_at_the_container(chain: Chain, how: str) -> None:
+    edge, container = chain.edges(), chain.container()
+    edge.client.sender("jobs")
+    edge.client.receiver("jobs")
+    chain.pump()
+    if how == "connection":
+        edge.cut()
+    else:
+        edge.client.session.close()
+    chain.pump()
+    assert [refusal(each)[0] for each in container.links] == ["amqp:link:detach-forced"] * 2
+    assert container.edge.circuits == 0
+    assert container.engine.closed == ""
+
+
+async def test_a_coordinator_goes_to_its_container(chain: Chain) -> None:
+    chain.dispatcher.provision("$coordinator", CIRCUITS)
+    edge = chain.edges()
+    container = chain.container(LinkRoute("$coordinator", ""))
+    link = edge.client.session.sender("tx")
+    link.target.type = proton.Terminus.COORDINATOR
+    link.open()
+    chain.pump()
+    (at_container,) = container.links
+    assert at_container.remote_target.type == proton.Terminus.COORDINATOR
+    assert state(link) == "active"
+
+
+async def test_more_transfers_than_credit_end_the_link(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(1)
+    chain.pump()
+    # Proton's own client keeps to its credit: it is given more than the container knows.
+    (at_edge,) = edge.links._links
+    at_edge.flow(1)
+    edge.pump()
+    for each in range(2):
+        edge.client.send(link, edge.client.message(each))
+    chain.pump()
+    assert len(container.received) == 1
+    assert edge.engine.closed == ""
+
+
+async def test_links_of_roles_and_of_messages(chain: Chain) -> None:
+    shop = Access(producers=frozenset({"shop"}))
+    chain.dispatcher.provision("jobs/closed", Semantics(mechanism=Mechanism.LINK, access=shop))
+    edge = chain.edges()
+    closed = edge.client.sender("jobs/closed")
+    chain.container(LinkRoute("orders"), AutoLink("in", "queue", "jobs"))
+    chain.pump()
+    assert refusal(closed)[0] == "amqp:unauthorized-access"
+    # A name takes either messages or links: both plans have ended, and are tried again later.
+    assert len(chain.containers[0].ended) == 2
+    assert not chain.containers[0].over
+
+
+def test_each_reason_of_a_node_has_a_condition_on_the_page() -> None:
+    assert set(CONDITIONS) == set(CircuitCondition)
+    page = (Path(__file__).parents[3] / "docs/reference/transports-amqp.md").read_text()
+    assert [each for each in CircuitCondition if f"`{each.value}`" not in page] == []
