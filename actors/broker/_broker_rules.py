@@ -23,6 +23,7 @@ from ...protocol.broker import (
     with_default_tags,
     with_owner,
 )
+from ...protocol.cluster import inherited, may_take
 from ...protocol.options import check_value
 from ...protocol.security import ANONYMOUS, Action, NotAllowed, Principal
 from .._worker import Worker
@@ -31,7 +32,7 @@ from ._management import MANAGEMENT_SERVICE
 from ._options import BrokerOptions
 from .table._index import TagIndexWorker
 from .table._leaving import NOT_ALLOWED
-from .table._remote import AnyRoute, owned_since
+from .table._remote import AnyRoute
 from .table._route import BrokerRoute, told_owner
 from .table._selector import Ask
 
@@ -61,9 +62,19 @@ class BrokerRules(Worker):
         check_value("options", options, BrokerOptions)
         super().__init__()
         self.options = options
-        self.authorization = authorization
         self.broker_id = broker_id or uuid.uuid4()
         self.index = TagIndexWorker(options, self.broker_id.bytes)
+        self.authorization = authorization
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """The decisions on what the peers of connections may do; `None` without rules."""
+        return self._authorization
+
+    @authorization.setter
+    def authorization(self, authorization: Authorization | None) -> None:
+        self._authorization = authorization
+        self.index.ruled = authorization is not None
 
     def _permitted_tags(self, setup: RouteSetup, principal: Principal) -> TagList:
         """Return the tags of a destination, with the forced ones of its principal.
@@ -77,17 +88,14 @@ class BrokerRules(Worker):
         tags = authorization.registration(principal, setup.service_name, setup.tags, setup.route_id)
         # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
         # time." It would end the connection of the other.
-        known = self.index.owner_of(setup.route_id)
-        owner = None if known is None else known.destination.principal
-        if known is not None and (owner is None or not owner.is_same(principal)):
-            raise authorization.denial(Action.REGISTER)
-        # The same of a route at a peer broker, whether there is a link to it now or not. One that
-        # has no rules, and a Java broker, do not tell.
-        owned_by, asks = self.index.owner_elsewhere(setup.route_id), told_owner(principal)
-        if owned_by is not None and owned_by != asks:
+        # So it is with a route at a peer broker, whether there is a link to it now or not, and with
+        # a suspended session. A broker without rules, and a Java broker, tell no owner.
+        asks, places = told_owner(principal), self.index.places_of(setup.route_id)
+        if not may_take(places, asks):
             raise authorization.denial(Action.REGISTER)
         # What another zone has is known once a connection with it was closed for that.
-        taken = self.index.taken_elsewhere
+        # One that has the id in this zone is compared by its broker.
+        taken = None if inherited(places, asks) else self.index.taken_elsewhere
         if taken is not None and taken(setup.route_id, asks):
             raise authorization.denial(Action.REGISTER)
         return tags
@@ -105,31 +113,16 @@ class BrokerRules(Worker):
         if len(told) + owner > MAX_TAGS:
             raise TooManyTags("tags, with those that the broker adds", MAX_TAGS)
 
-    def owner_of(self, entry: Entry[AnyRoute]) -> tuple[str | None, int]:
-        """Return the owner of a destination of the zone as other brokers are told it.
-
-        Returns:
-            The owner, `None` if it is not known, as without rules; and since when it has had the
-            route id, in milliseconds since the Unix epoch.
-        """
-        route, owner = entry.target, None
-        if not isinstance(route, BrokerRoute):
-            owner = route.owner
-        elif self.authorization is not None:
-            owner = told_owner(route.destination.principal)
-        return owner, owned_since(entry)
-
     def told(self, change: RouteAdd | RouteRemove) -> RouteAdd | RouteRemove:
         """Return a change of an own destination as peer brokers are told it.
 
         With rules they are told its owner, so that no other principal takes over its route id, and
         since when it has had that.
         """
-        if self.authorization is None or isinstance(change, RouteRemove):
+        place = None if isinstance(change, RouteRemove) else self.index.own_place(change.route_id)
+        if isinstance(change, RouteRemove) or place is None or place.owner is None:
             return change
-        route = self.index.owner_of(change.route_id)
-        principal, since = (route.destination.principal, route.owned_since) if route else (None, 0)
-        return with_owner(change, told_owner(principal), since)
+        return with_owner(change, place.owner, place.since)
 
     def permitted(self, ask: Ask, principal: Principal) -> Ask:
         """Return the query of a request with the forced tags of its principal.

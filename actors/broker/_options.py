@@ -179,8 +179,9 @@ class BrokerOptions:
         drain: The times of a drain that names no others.
         max_routes: Most routes of this broker in the table, expected ones included. A registration
             beyond it is refused, or takes the place of an expected destination.
-        max_peer_routes: Most routes of peer brokers in the table, all together. A route beyond it
-            is not added: this broker sends it no requests.
+        max_peer_routes: Most routes of peer brokers in the table, all together, and most suspended
+            sessions that they tell of. A route beyond it is not added: this broker sends it no
+            requests. Of a session beyond it another principal may register the route id here.
         max_groups: Most groups of other zones, all together. A group beyond it is not added: this
             broker sends it no requests.
         expected_seconds: How long destinations loaded from a table are expected, in seconds; then

@@ -20,10 +20,11 @@ from ...protocol.cluster import (
     RouteGroupsStatistics,
     RouteLog,
     RoutePlace,
+    standing,
 )
 from .._worker import Worker
 from ..broker import Broker, LimitUse
-from ._duplicate_routes import DuplicateRoutes, place_of
+from ._duplicate_routes import DuplicateRoutes
 from ._link_workers import LinkEnd, LinkWorkers, ReplacedLinks
 from ._options import ClusterOptions
 from ._own_zone import OwnZone
@@ -149,12 +150,14 @@ class ClusterInspection(Worker):
         return ""
 
     def every_route(self) -> list[bytes]:
-        """Return the ids of all routes of the zone, as of now."""
-        return list(self._broker.index.table.ids)
+        """Return the ids of all routes of the zone, those of suspended sessions included."""
+        index = self._broker.index
+        return [*index.table.ids, *index.suspended_elsewhere.ids()]
 
     def place_of(self, route_id: bytes) -> RoutePlace | None:
         """Return where a route of the zone is registered; `None` if the zone does not have it."""
-        return place_of(self._broker, route_id, self._broker.index.table.get(route_id))
+        places = self._broker.index.places_of(route_id)
+        return standing(places) if places else None
 
     def statistics(self) -> ClusterStatistics:
         """Return the figures of the cluster at this moment."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol import OnwardError
-from ...protocol.broker import Entry, RouteAdd, RouteRemove
+from ...protocol.broker import RouteAdd, RouteRemove
 from ...protocol.cluster import (
     OWNER_SALT_SIZE,
     OWNERS,
@@ -18,33 +18,17 @@ from ...protocol.cluster import (
     PLACES_ROUTE,
     ClusterFrameError,
     DuplicateSearch,
+    Earlier,
     RoutePlace,
 )
-from ..broker import AnyRoute, Broker
+from ..broker import Broker
 from ._options import ClusterOptions
 
 if TYPE_CHECKING:
     from ._gateways import GatewayWorker
     from ._link_workers import LinkWorkers
 
-__all__ = ["DuplicateRoutes", "place_of"]
-
-
-def place_of(broker: Broker, route_id: bytes, entry: Entry[AnyRoute] | None) -> RoutePlace | None:
-    """Return where a route is registered, as other zones are told it.
-
-    With rules the id of a destination with a suspended session belongs to its principal still.
-
-    Args:
-        broker: The broker.
-        route_id: The id.
-        entry: The entry of the table; `None` if it has none.
-    """
-    if entry is None and broker.authorization is not None:
-        entry = broker.index.suspended.get(route_id)
-    if entry is None:
-        return None
-    return RoutePlace(entry.timestamp, entry.broker_id, *broker.owner_of(entry))
+__all__ = ["DuplicateRoutes"]
 
 
 class DuplicateRoutes:
@@ -85,8 +69,16 @@ class DuplicateRoutes:
         self._unnamed: deque[tuple[GatewayWorker, list[bytes]]] = deque()
 
     def taken(self, route_id: bytes, owner: str) -> bool:
-        """Whether a route id is known to be another principal's in another zone."""
-        return self.search.is_taken(route_id, owner, self._clock())
+        """Whether a route id is known to be another principal's in another zone.
+
+        If so, the zone is asked whether it has it still.
+        """
+        taken = self.search.is_taken(route_id, owner, self._clock())
+        zone = self.search.ask_again(route_id, self._clock()) if taken else ""
+        for gateway in self._links.gateways.values() if zone else ():
+            if gateway.info.zone == zone:
+                self.ask(gateway)
+        return taken
 
     def on_own_change(self, change: RouteAdd | RouteRemove) -> None:
         """Look an own route up in the filters of other zones, as it has joined."""
@@ -105,7 +97,8 @@ class DuplicateRoutes:
     def on_filter(self, gateway: GatewayWorker) -> None:
         """Look all own routes up in the new filter of another zone, in slices."""
         ids = [entry.route_id for entry in self._index.own_entries()]
-        ids += self._index.suspended
+        if self._broker.authorization is not None:
+            ids += self._index.suspended
         idle = not self._unnamed
         self._unnamed.append((gateway, ids))
         if idle:
@@ -124,7 +117,11 @@ class DuplicateRoutes:
             self._later(0.0, self._look_up)
 
     def _place_of(self, route_id: bytes) -> RoutePlace | None:
-        return place_of(self._broker, route_id, self._index.own_route(route_id))
+        """Return where a connection of this broker is registered, its session suspended or not."""
+        index = self._index
+        if index.own_route(route_id) is None and route_id not in index.suspended:
+            return None
+        return index.own_place(route_id)
 
     def _suspect(self, gateway: GatewayWorker, ids: Iterable[bytes]) -> None:
         self.search.suspect(gateway.info.zone, ids)
@@ -158,10 +155,14 @@ class DuplicateRoutes:
             return  # with another link all is looked up anew
         try:
             clock = int(time.time() * 1000)
-            beaten = self.search.answered(zone, answer, self._place_of, clock, self._clock())
+            found = self.search.answered(zone, answer, self._place_of, clock, self._clock())
         except ClusterFrameError as error:
             gateway.fault(error)
             return
-        for each in beaten:
-            self._index.beaten_elsewhere(each.route_id, each.place.timestamp, foreign=each.foreign)
+        for each in found:
+            if isinstance(each, Earlier):
+                self._index.owned_before(each.route_id, each.since)
+            else:
+                at, foreign = each.place.timestamp, each.foreign
+                self._index.beaten_elsewhere(each.route_id, at, foreign=foreign)
         self.ask(gateway)

@@ -18,6 +18,7 @@ from ...protocol.broker import BrokerFrameError, RouteAdd, RouteRemove
 from ...protocol.cluster import (
     REMOTE_BROKER_INFO_ROUTE,
     ROUTE_JOIN_ROUTE,
+    SUSPENDED_SERVICE,
     ClusterFrameError,
     java_route,
     parse_java_route,
@@ -96,7 +97,7 @@ class JavaRoutes:
     # --- own routes ---------------------------------------------------------------------------
 
     def _on_own_change(self, change: RouteAdd | RouteRemove) -> None:
-        if isinstance(change, RouteRemove):
+        if isinstance(change, RouteRemove) or change.service_name == SUSPENDED_SERVICE:
             # It takes no removals. A request that it sends there is REJECTED.
             self._untold.pop(change.route_id, None)
             return

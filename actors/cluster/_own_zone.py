@@ -82,6 +82,16 @@ class OwnZone:
         self.filters.left()
         self._changed()
 
+    def kept(self, route_id: bytes) -> None:
+        """Keep the id of a suspended session in the filter."""
+        self.filters.joined(route_id)
+        self._changed()
+
+    def kept_no_more(self) -> None:
+        """See that the id of a suspended session is free, or registered again."""
+        self.filters.left()
+        self._changed()
+
     def _changed(self) -> None:
         if self._timer is None:
             self._arm()

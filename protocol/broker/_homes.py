@@ -1,14 +1,16 @@
 """The entries of a routing table, by home broker.
 
 The *home broker* of a route is the one that its destination is connected to. If several have an
-entry for a route id, the one with the largest timestamp is in the index, of equal ones that of the
-largest broker id; it hides the others, which are kept beside it. A home broker out of reach is
+entry for a route id, one of them is in the index: unless the table is told otherwise the one with
+the largest timestamp, of equal ones that of the largest broker id. It hides the others, which are
+kept beside it. A home broker out of reach is
 *suspended*: its routes keep their places, and no answer has them. A home broker tells all its
 routes anew in a *round*: what it has not told by the end is removed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
@@ -25,6 +27,11 @@ __all__ = ["Home", "HomeEntries"]
 Target = TypeVar("Target")
 
 _RANK: Final = attrgetter("rank")
+
+
+def newest(entries: Sequence[Entry[Target]]) -> Entry[Target]:
+    """Return the newest of some entries of a route id."""
+    return max(entries, key=_RANK)
 
 
 class Home:
@@ -71,13 +78,16 @@ class HomeEntries(Generic[Target]):
     Args:
         max_cached_queries: See `MAX_CACHED_QUERIES`.
         max_cached_matches: See `MAX_CACHED_MATCHES`.
+        best: Which of the entries of several home brokers for a route id hides the others.
     """
 
     def __init__(
         self,
         max_cached_queries: int = MAX_CACHED_QUERIES,
         max_cached_matches: int = MAX_CACHED_MATCHES,
+        best: Callable[[Sequence[Entry[Target]]], Entry[Target]] = newest,
     ) -> None:
+        self._best = best
         self._index = TagIndex(
             max_cached_queries=max_cached_queries, max_cached_matches=max_cached_matches
         )
@@ -164,12 +174,12 @@ class HomeEntries(Generic[Target]):
             del self._hidden[route_id]
 
     def _elect(self, route_id: bytes) -> Entry[Target] | None:
-        """Hide all entries of a route id but the newest; return the one that was shown before."""
+        """Hide all entries of a route id but the best; return the one that was shown before."""
         others = self._hidden.get(route_id)
         there = self.get(route_id)
         if there is None or others is None:
             return None
-        best = max(there, *others, key=_RANK)
+        best = self._best((there, *others))
         if best is there:
             return None
         home = self._homes[there.kind.broker_id]
@@ -196,8 +206,13 @@ class HomeEntries(Generic[Target]):
             return self._hidden_of(route_id, broker_id)
         return entry
 
+    def entries_of(self, route_id: bytes) -> list[Entry[Target]]:
+        """Return the entries of all home brokers for a route id, the one in the index first."""
+        entry = self.get(route_id)
+        return [] if entry is None else [entry, *self._hidden.get(route_id, ())]
+
     def _take_out(self, entry: Entry[Target]) -> Update[Target]:
-        """Remove an entry; the newest of those that it has hidden takes its place."""
+        """Remove an entry; the best of those that it has hidden takes its place."""
         route_id, number = entry.route_id, entry.number
         if number < 0:
             self._unhide(entry)
@@ -212,7 +227,7 @@ class HomeEntries(Generic[Target]):
             self._routes -= 1
             home.routes -= 1
             return Update(True, None, entry)
-        best = max(others, key=_RANK)
+        best = self._best(tuple(others))
         self._show(best, entry)
         return Update(True, best, entry, best)
 

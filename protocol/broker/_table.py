@@ -15,14 +15,14 @@ the timestamps.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer
 from ._entry import Entry, Expected, RouteKind, RouteKinds, TargetEntry, Update
-from ._homes import HomeEntries
+from ._homes import HomeEntries, newest
 from ._index import TagIndexStatistics
 from ._places import TagPlaces
 from ._query import Query
@@ -92,6 +92,8 @@ class RoutingTable(HomeEntries[Target]):
         max_cached_matches: See `MAX_CACHED_MATCHES`.
         near: The home broker with the routes that `answer` prefers; `None` prefers none. If there
             are others among the candidates, the answer is `mixed`.
+        best: Which of the entries of several home brokers for a route id hides the others; by
+            default the newest.
     """
 
     def __init__(
@@ -102,8 +104,9 @@ class RoutingTable(HomeEntries[Target]):
         max_cached_queries: int = MAX_CACHED_QUERIES,
         max_cached_matches: int = MAX_CACHED_MATCHES,
         near: bytes | None = None,
+        best: Callable[[Sequence[Entry[Target]]], Entry[Target]] = newest,
     ) -> None:
-        super().__init__(max_cached_queries, max_cached_matches)
+        super().__init__(max_cached_queries, max_cached_matches, best)
         self.queries: Final = QueryReader(max_cached_queries)
         self.answers: Final = self._index.answers
         self._kinds = RouteKinds(self._index)

@@ -8,7 +8,7 @@ subscription.receive(Element.parse(feed.next(now)), now, clock)  # RoundBegan, R
 ```
 """
 
-from ._duplicates import Beaten, DuplicateSearch, DuplicateSearchStatistics
+from ._duplicates import Beaten, DuplicateSearch, DuplicateSearchStatistics, Earlier
 from ._elements import (
     ELEMENT_HEADER_SIZE,
     LENGTH_SIZE,
@@ -64,13 +64,22 @@ from ._membership_tasks import (
     MembershipTask,
     Tell,
 )
+from ._ownership import (
+    SUSPENDED_SERVICE,
+    RoutePlace,
+    SuspendedPlaces,
+    inherited,
+    is_foreign,
+    may_take,
+    standing,
+    suspended_place,
+)
 from ._places import (
     MAX_PLACES,
     OWNER_SALT_SIZE,
     OWNERS_ROUTE,
     PLACES_ROUTE,
     OwnedPlace,
-    RoutePlace,
     answer_owned_places,
     answer_places,
     parse_owned_places,
@@ -120,6 +129,7 @@ __all__ = [
     "ROUTES_ROUTE",
     "ROUTE_JOIN_ROUTE",
     "SUBSCRIPTION",
+    "SUSPENDED_SERVICE",
     "UP",
     "BatchSize",
     "Beaten",
@@ -130,6 +140,7 @@ __all__ = [
     "Dial",
     "DuplicateSearch",
     "DuplicateSearchStatistics",
+    "Earlier",
     "Element",
     "ElementKind",
     "ElementTooBig",
@@ -173,20 +184,26 @@ __all__ = [
     "SubscriptionEvent",
     "SubscriptionInput",
     "SubscriptionState",
+    "SuspendedPlaces",
     "Tell",
     "ZoneFilter",
     "ZoneFilterStatistics",
     "answer_owned_places",
     "answer_places",
     "group_id",
+    "inherited",
+    "is_foreign",
     "java_info",
     "java_places",
     "java_route",
+    "may_take",
     "parse_infos",
     "parse_java_route",
     "parse_owned_places",
     "parse_places",
     "salted_owner",
     "serialize_infos",
+    "standing",
+    "suspended_place",
     "with_seed_uri",
 ]

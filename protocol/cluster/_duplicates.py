@@ -22,18 +22,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ..broker import NO_OWNER
+from ..broker import NO_OWNER, bounded_since
 from ._limits import ClusterLimits
+from ._ownership import RoutePlace
 from ._places import (
     MAX_PLACES,
     OwnedPlace,
-    RoutePlace,
     parse_owned_places,
     parse_places,
     salted_owner,
 )
 
-__all__ = ["Beaten", "DuplicateSearch", "DuplicateSearchStatistics"]
+__all__ = ["Beaten", "DuplicateSearch", "DuplicateSearchStatistics", "Earlier"]
+
+ASK_AGAIN: Final = 1.0
+"""Time after which a zone is asked again for a route id that was refused for it, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,19 @@ class Beaten:
     route_id: bytes
     place: RoutePlace
     foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An own route that stays, and that its owner has in another zone since an earlier time.
+
+    Attributes:
+        route_id: Its id.
+        since: That time, in milliseconds since the Unix epoch.
+    """
+
+    route_id: bytes
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +103,34 @@ _NO_REQUEST: Final = _Request((), b"")
 
 
 class _Taken(NamedTuple):
-    """A route id of a principal of another zone: until when, in seconds, and its salted owner."""
+    """A route id of a principal of another zone, as that zone has told it last.
 
-    until: float
+    Attributes:
+        zone: The zone.
+        salts: The salts of its answer.
+        owner: The owner with them.
+        at: When it was told, in seconds.
+        hold: For how long it is remembered from then on, in seconds.
+    """
+
+    zone: str
     salts: bytes
     owner: bytes
+    at: float
+    hold: float
+
+    @property
+    def until(self) -> float:
+        """Until when it is remembered, in seconds."""
+        return self.at + self.hold
 
 
 class DuplicateSearch:
     """The own routes of a broker that other zones may have as well.
 
     Args:
-        limits: `duplicate_ids`, `taken_ids`, `taken_hold` and `max_ahead` are used.
+        limits: `duplicate_ids`, `taken_ids`, `taken_hold`, `longest_taken_hold` and `max_ahead` are
+            used.
     """
 
     def __init__(self, limits: ClusterLimits | None = None) -> None:
@@ -110,6 +142,7 @@ class DuplicateSearch:
         self._taken: dict[bytes, _Taken] = {}
         self._most_taken = limits.taken_ids
         self._taken_hold = limits.taken_hold
+        self._longest_hold = max(limits.taken_hold, limits.longest_taken_hold)
         self._asked = self._beaten = self._dropped = self._refused = 0
         self._foreign = self._forgotten = 0
 
@@ -147,8 +180,8 @@ class DuplicateSearch:
         own: Callable[[bytes], RoutePlace | None],
         clock: int,
         now: float = 0.0,
-    ) -> list[Beaten]:
-        """Receive the answer to a request; return the own routes that are beaten.
+    ) -> list[Beaten | Earlier]:
+        """Receive the answer to a request; return the own routes that it has a meaning for.
 
         Args:
             zone: The zone that was asked.
@@ -162,36 +195,65 @@ class DuplicateSearch:
         """
         ids, salt = self._under_way.pop(zone, _NO_REQUEST)
         salts, answers = _read(data, len(ids), salt)
-        found: list[Beaten] = []
+        found: list[Beaten | Earlier] = []
         for route_id, answer in zip(ids, answers, strict=True):
             mine = own(route_id)
-            if answer is None or mine is None:
-                continue
-            foreign = _is_foreign(mine, answer, salts)
-            if not _loses(mine, answer, salts, foreign=foreign):
+            if mine is None:
+                self._compare_taken(zone, route_id, answer, salts, now)
+            each = None if mine is None else _meaning(route_id, mine, answer, salts)
+            if answer is None or each is None:
                 continue
             if answer.place.timestamp > clock + self._ahead:
                 self._refused += 1
                 continue
-            found.append(Beaten(route_id, answer.place, foreign))
-            if foreign and answer.owner is not None:
-                self._take(route_id, _Taken(now + self._taken_hold, salts, answer.owner), now)
-        self._beaten += len(found)
-        self._foreign += sum(each.foreign for each in found)
+            found.append(each)
+            if isinstance(each, Beaten):
+                self._beaten += 1
+                self._foreign += each.foreign
+                if each.foreign:
+                    self._take(zone, route_id, answer, salts, now)
         return found
 
-    def _take(self, route_id: bytes, taken: _Taken, now: float) -> None:
+    def _compare_taken(
+        self, zone: str, route_id: bytes, answer: OwnedPlace | None, salts: bytes, now: float
+    ) -> None:
+        """Remember for longer that an id is taken, or forget it, as its zone says.
+
+        So a principal that is refused again and again stays refused, and one that registers an id
+        which is free again is refused once.
+        """
+        known = self._taken.get(route_id)
+        if known is None or known.zone != zone:
+            return
+        if answer is None:
+            del self._taken[route_id]
+        else:
+            self._take(zone, route_id, answer, salts, now)
+
+    def _take(
+        self, zone: str, route_id: bytes, answer: OwnedPlace, salts: bytes, now: float
+    ) -> None:
+        """Remember an id as taken, each time for twice as long as the time before."""
+        if answer.owner is None:
+            return
+        before = self._taken.pop(route_id, None)
+        hold = self._taken_hold
+        if before is not None:
+            hold = min(2 * before.hold, self._longest_hold)
         self._forget_taken(now)
-        self._taken.pop(route_id, None)
         while len(self._taken) >= self._most_taken:
             del self._taken[next(iter(self._taken))]
             self._forgotten += 1
-        self._taken[route_id] = taken
+        self._taken[route_id] = _Taken(zone, salts, answer.owner, now, hold)
 
     def _forget_taken(self, now: float) -> None:
-        # They are in the order in which their time is over.
-        while self._taken and next(iter(self._taken.values())).until <= now:
-            del self._taken[next(iter(self._taken))]
+        """Forget ids the time of which has been over for as long as they were refused.
+
+        Until then the next time of one is longer.
+        """
+        taken = self._taken
+        while taken and now >= (first := next(iter(taken.values()))).until + first.hold:
+            del taken[next(iter(taken))]
 
     def is_taken(self, route_id: bytes, owner: str, now: float) -> bool:
         """Whether a route id is remembered as one of another principal in another zone.
@@ -203,7 +265,21 @@ class DuplicateSearch:
         """
         self._forget_taken(now)
         taken = self._taken.get(route_id)
-        return taken is not None and salted_owner(owner, taken.salts) != taken.owner
+        if taken is None or now >= taken.until:
+            return False
+        return salted_owner(owner, taken.salts) != taken.owner
+
+    def ask_again(self, route_id: bytes, now: float) -> str:
+        """Prepare to ask whether an id is still taken that was refused to a principal.
+
+        Returns:
+            The zone to ask; empty if it has told that within a second.
+        """
+        taken = self._taken.get(route_id)
+        if taken is None or now < taken.at + ASK_AGAIN:
+            return ""
+        self.suspect(taken.zone, (route_id,))
+        return taken.zone
 
     def failed(self, zone: str) -> None:
         """Receive the failure of a request: its ids are asked for again."""
@@ -239,16 +315,20 @@ def _read(data: bytes, count: int, salt: bytes) -> tuple[bytes, list[OwnedPlace 
     return b"", [None if each is None else OwnedPlace(each, None) for each in places]
 
 
-def _is_foreign(mine: RoutePlace, other: OwnedPlace, salts: bytes) -> bool:
-    """Whether two routes are known to belong to different principals."""
-    if mine.owner is None or other.owner is None:
-        return False
-    return other.owner != salted_owner(mine.owner, salts)
-
-
-def _loses(mine: RoutePlace, other: OwnedPlace, salts: bytes, *, foreign: bool) -> bool:
-    """Whether the connection of an own route has to end, for the route of another zone."""
+def _meaning(
+    route_id: bytes, mine: RoutePlace, answer: OwnedPlace | None, salts: bytes
+) -> Beaten | Earlier | None:
+    """Return what an answer means for an own route; `None` if it means nothing."""
+    if answer is None:
+        return None
+    place, owner = answer
+    known = mine.owner is not None and owner is not None
+    foreign = known and owner != salted_owner(mine.owner or NO_OWNER, salts)
     if not foreign:
-        return mine < other.place
+        since = bounded_since(place.claim[0], mine.timestamp)
+        if mine < place:
+            return Beaten(route_id, place)
+        return Earlier(route_id, since) if known and since < mine.claim[0] else None
     # A worker of a broker there has no connection that could be closed.
-    return other.place.claim < mine.claim or other.owner == salted_owner(NO_OWNER, salts)
+    loses = place.claim < mine.claim or owner == salted_owner(NO_OWNER, salts)
+    return Beaten(route_id, place, foreign=True) if loses else None

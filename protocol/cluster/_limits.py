@@ -47,7 +47,9 @@ class ClusterLimits:
             has them as well. Beyond: the oldest are dropped and counted.
         taken_ids: Route ids that are remembered as those of other principals in other zones, so
             that they are refused at once. Beyond: the oldest are forgotten and counted.
-        taken_hold: Time for which such an id is remembered, in seconds.
+        taken_hold: Time for which such an id is refused, in seconds. It doubles each time that the
+            other zone is found to have the id still; if it has not, the id is free at once.
+        longest_taken_hold: Longest such time, in seconds.
         max_known: Brokers that are remembered. Beyond: others are ignored and counted.
         retry: Time after which a peer broker is dialled again for the first time, in seconds; it
             doubles with each attempt.
@@ -87,6 +89,7 @@ class ClusterLimits:
     duplicate_ids: Size = 65_536
     taken_ids: Count = 10_000
     taken_hold: Seconds = 30.0
+    longest_taken_hold: Seconds = 960.0
     max_known: Count = 1024
     retry: Seconds = 1.0
     longest_retry: Seconds = 30.0

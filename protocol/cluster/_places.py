@@ -11,14 +11,14 @@ have a table of the hashes of principals before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
 from .._words import counted
-from ..broker import ID_SIZE, bounded_since
+from ..broker import ID_SIZE
 from ._errors import ClusterFrameError
+from ._ownership import RoutePlace
 
 __all__ = [
     "MAX_PLACES",
@@ -26,7 +26,6 @@ __all__ = [
     "OWNER_SALT_SIZE",
     "PLACES_ROUTE",
     "OwnedPlace",
-    "RoutePlace",
     "answer_owned_places",
     "answer_places",
     "parse_owned_places",
@@ -49,29 +48,6 @@ OWNER_SALT_SIZE: Final = 16
 _PLACE: Final = Struct(">Q16s")
 _OWNED: Final = Struct(">Q16s16sQ")
 _NOT_TOLD: Final = bytes(16)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class RoutePlace:
-    """A registration of a route; of two with one route id the larger one wins.
-
-    Attributes:
-        timestamp: When it was made, in milliseconds since the Unix epoch, by the home broker.
-        broker_id: 16 bytes: the home broker.
-        owner: The owner, as `owner_text` makes it; `None` if it is not known. It is not compared.
-        since: Since when the owner has had the route id, in milliseconds since the Unix epoch; 0
-            for the timestamp. It is not compared.
-    """
-
-    timestamp: int
-    broker_id: bytes
-    owner: str | None = field(default=None, compare=False)
-    since: int = field(default=0, compare=False)
-
-    @property
-    def claim(self) -> tuple[int, bytes]:
-        """Its place among the routes of other owners: the smallest one stays."""
-        return bounded_since(self.since, self.timestamp), self.broker_id
 
 
 class OwnedPlace(NamedTuple):

@@ -181,7 +181,7 @@ class Broker:
             now=now,
             random=network.draw.random,
         )
-        self.table = RoutingTable["Connection | None"]()
+        self.table = self.make_table()
         self.log = self.Log(self.id, instance, limits)
         self.peers: dict[bytes, Peer] = {}
         self.own: dict[bytes, Connection] = {}
@@ -193,6 +193,10 @@ class Broker:
         # The number of its log at the last turn.
         self._fed = 0
         self.poke()
+
+    def make_table(self) -> RoutingTable[Connection | None]:
+        """Return the table of the routes of its zone."""
+        return RoutingTable()
 
     def clock(self) -> int:
         """Return the time by its own clock, in milliseconds."""

@@ -3,19 +3,22 @@
 Each destination of `zones` is a principal of its own here, and for each there is another principal
 that tries to get its route id, at any broker and at any time, with all the trouble of `clusters`.
 A principal that is refused tries again; one that loses its connection to an earlier one gives up,
-but for a last attempt. When everything is healed,
+but for a last attempt. Connections are lost with and without a suspended session; a session is
+resumed, given up, or its principal connects anew at any broker. When everything is healed,
 
 1. one of both has a connection, and one only, if any of them wants it;
 2. the owner has it once the other has left, and all that is promised of `zones` holds;
-3. then an owner that connects anew, at its broker or at another one of its zone, keeps its route id
-   while the other principal takes it in the other zone.
+3. then an owner keeps its route id while the other principal tries to take it: in the other zone as
+   it connects anew, in both zones while its session is suspended, and in its own zone while the two
+   brokers are cut off from each other. It is known everywhere since when it has had it.
 
-There are two zones: an owner that moves to another zone begins anew there, so that three could beat
-each other in a circle, until one of them connects again.
+The rule of owners is that of `protocol.cluster`. There are two zones: of three that know of each
+other too late, each may beat another one in a circle, until one of the principals connects again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -23,20 +26,38 @@ from onward.protocol.broker import (
     Entry,
     RouteAdd,
     RouteRemove,
-    bounded_since,
+    RoutingTable,
+    Update,
     split_owner,
     with_owner,
 )
-from onward.protocol.cluster import Beaten, RoutePlace, answer_owned_places
+from onward.protocol.cluster import (
+    SUSPENDED_SERVICE,
+    Beaten,
+    Earlier,
+    PresenceAction,
+    RoundBegan,
+    RoutePlace,
+    SubscriptionEvent,
+    SuspendedPlaces,
+    answer_owned_places,
+    inherited,
+    is_foreign,
+    may_take,
+    standing,
+    suspended_place,
+)
 from tests.simulated.cluster_broker import Broker, Client, Connection, Peer
+from tests.simulated.cluster_network import LIFETIME
 from tests.simulated.clusters import Destination, Outcome, drive
 from tests.simulated.zone_broker import Gate, ZoneBroker
-from tests.simulated.zones import ZonePlan, ZoneWorld, draw_zone_plan
+from tests.simulated.zones import FILTER_EVERY, ZonePlan, ZoneWorld, draw_zone_plan
 
 CLIENTS: Final = 12
 AGAIN: Final = 40.0
-"""Time after which a principal gets an id that is free, in seconds: longer than a route is held, or
-an id is remembered as taken."""
+"""Time after which a principal gets an id that is free, in seconds: longer than a route is held."""
+SESSION: Final = 80.0
+"""Time after which a suspended session is given up at the latest, in seconds."""
 
 
 class Principal(Destination):
@@ -45,18 +66,22 @@ class Principal(Destination):
     Attributes:
         owner: Its principal.
         interested: Whether it is to have a connection, be it that it has given up.
+        session: Its suspended session, as far as it knows.
     """
 
     def __init__(self, world: OwnedWorld, number: int, owner: str) -> None:
         super().__init__(world, number)
         self.owner = owner
         self.interested = False
+        self.session: Connection | None = None
 
     def connect(self) -> None:
         super().connect()
-        if self.connection is not None and not self.connection.open:
-            self.connection = None
-            self.later()
+        if self.connection is not None:
+            self.session = None
+            if not self.connection.open:
+                self.connection = None
+                self.later()
 
     def come(self) -> None:
         self.wanted = True
@@ -66,6 +91,30 @@ class Principal(Destination):
         """See that another principal has had the route id first."""
         self.interested, self.wanted = True, False
 
+    def suspend(self) -> None:
+        """Lose the connection, and keep the session."""
+        connection = self.connection
+        if connection is not None and isinstance(connection.broker, OwnedBroker):
+            self.connection, self.session = None, connection
+            connection.broker.suspend(connection)
+
+    def resume(self) -> None:
+        """Resume the session, or connect anew if it is gone."""
+        session, self.session = self.session, None
+        if session is None or self.connection is not None or not self.wanted:
+            return
+        broker = session.broker
+        assert isinstance(broker, OwnedBroker)
+        self.connection = broker.resume(session)
+        if self.connection is None:
+            self.connect()
+
+    def expire(self) -> None:
+        """See the session given up, as nothing has come of it."""
+        session = self.session
+        if session is not None and isinstance(session.broker, OwnedBroker):
+            session.broker.expire(session)
+
 
 class OwnedBroker(ZoneBroker):
     """One process of a broker that has a zone, and rules."""
@@ -73,28 +122,140 @@ class OwnedBroker(ZoneBroker):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         # By home broker and route id: the owner, and since when it has had the id.
         self.owners: dict[tuple[bytes, bytes], tuple[str | None, int]] = {}
+        self.suspended: dict[bytes, Connection] = {}
+        self.kept = SuspendedPlaces()
         super().__init__(*arguments, **more)
 
-    def owner_of(self, entry: Entry[Connection | None]) -> tuple[str | None, int]:
-        owner, since = self.owners[entry.broker_id, entry.route_id]
-        return owner, bounded_since(since, entry.timestamp)
+    def make_table(self) -> RoutingTable[Connection | None]:
+        return RoutingTable(best=self.best_of)
+
+    # --- the rule of owners ---------------------------------------------------------------------
+
+    def inherited(self, places: list[RoutePlace], owner: str) -> int:
+        return inherited(places, owner)
+
+    def standing(self, places: Sequence[RoutePlace]) -> RoutePlace:
+        return standing(places)
+
+    def place_of(self, entry: Entry[Connection | None]) -> RoutePlace:
+        known = self.owners[entry.broker_id, entry.route_id]
+        return RoutePlace(entry.timestamp, entry.broker_id, *known)
+
+    def best_of(self, entries: Sequence[Entry[Connection | None]]) -> Entry[Connection | None]:
+        places = [self.place_of(entry) for entry in entries]
+        return entries[places.index(self.standing(places))]
+
+    def places_of(self, route_id: bytes) -> list[RoutePlace]:
+        places = [*map(self.place_of, self.table.entries_of(route_id)), *self.kept.of(route_id)]
+        suspended = self.suspended.get(route_id)
+        return places if suspended is None else [*places, self.own_place(suspended)]
+
+    def next_timestamp(self, route_id: bytes) -> int:
+        latest = max((place.timestamp for place in self.kept.of(route_id)), default=0)
+        return self.table.next_timestamp(route_id, max(self.clock(), latest + 1))
+
+    def own_place(self, connection: Connection) -> RoutePlace:
+        known = self.owners[self.id, connection.client.route_id]
+        return RoutePlace(connection.timestamp, self.id, *known)
+
+    def ends_for(self, connection: Connection, place: RoutePlace) -> bool:
+        """End an own connection or session if another place of its id stays; return whether."""
+        mine = self.own_place(connection)
+        if self.standing((mine, place)) is not place:
+            return False
+        self.end(connection, foreign=is_foreign(mine, place))
+        return True
+
+    def end(self, connection: Connection, *, foreign: bool) -> None:
+        client = connection.client
+        if foreign and isinstance(client, Principal):
+            self.network.counts["closed for the first owner"] += 1
+            client.give_up()
+        if self.suspended.get(client.route_id) is connection:
+            self.expire(connection)
+        else:
+            self.close(connection)
+
+    # --- own destinations -----------------------------------------------------------------------
 
     def register(self, client: Client) -> Connection:
         """Register a destination; the connection is closed if its principal is refused."""
         assert isinstance(client, Principal)
         route_id, owner, now = client.route_id, client.owner, self.network.clock.now
-        before = self.table.get(route_id)
-        known, since = (owner, 0) if before is None else self.owner_of(before)
-        if known != owner or self.search.is_taken(route_id, owner, now):
+        places = self.places_of(route_id)
+        taken = not inherited(places, owner) and self.search.is_taken(route_id, owner, now)
+        if taken:
+            self.search.ask_again(route_id, now)
+            self.poke()
+        if taken or not may_take(places, owner):
             self.network.counts["principals refused"] += 1
             return Connection(client, self, open=False)
-        self.owners[self.id, route_id] = owner, self.inherited(before, since)
+        self.owners[self.id, route_id] = owner, self.inherited(places, owner)
+        suspended = self.suspended.pop(route_id, None)
+        if suspended is not None:
+            suspended.open = False
         return super().register(client)
 
-    def inherited(self, before: Entry[Connection | None] | None, since: int) -> int:
-        """Return since when the owner of a registration that follows another has had the id."""
-        del before
-        return since
+    def suspend(self, connection: Connection) -> None:
+        """Hide a destination, as its connection is lost; its session can be resumed."""
+        route_id = connection.client.route_id
+        if self.own.get(route_id) is not connection or connection.entry is None:
+            return
+        self.network.counts["sessions suspended"] += 1
+        del self.own[route_id]
+        self._gone(connection)
+        timestamp = self.table.next_timestamp(route_id, self.clock())
+        self.table.discard(connection.entry, now=self.clock())
+        super().tell(RouteRemove(self.id, route_id, timestamp))
+        self.suspended[route_id] = connection
+        self.tell_suspended(connection)
+        self.network.clock.at(self.network.clock.now + SESSION, self.expire, connection)
+        self.observe(route_id)
+        self.poke()
+
+    def tell_suspended(self, connection: Connection) -> None:
+        route_id = connection.client.route_id
+        self.tell(RouteAdd(self.id, route_id, connection.timestamp, SUSPENDED_SERVICE))
+        self.filter_log.joined(route_id)
+
+    def resume(self, connection: Connection) -> Connection | None:
+        """Show a destination again; return `None` if its session is gone."""
+        client = connection.client
+        route_id = client.route_id
+        if not self.alive or self.suspended.get(route_id) is not connection:
+            return None
+        self.network.counts["sessions resumed"] += 1
+        place = self.own_place(connection)
+        self.owners[self.id, route_id] = place.owner, place.claim[0]
+        del self.suspended[route_id]
+        connection.open = False
+        return super().register(client)
+
+    def expire(self, connection: Connection) -> None:
+        """Give a suspended session up."""
+        route_id = connection.client.route_id
+        if self.suspended.get(route_id) is connection:
+            del self.suspended[route_id]
+            connection.open = False
+            self.tell_expired(route_id)
+            self.poke()
+
+    def tell_expired(self, route_id: bytes) -> None:
+        timestamp = self.table.next_timestamp(route_id, self.clock())
+        self.tell(RouteRemove(self.id, route_id, timestamp))
+        self.filter_log.left()
+
+    def close(self, connection: Connection) -> None:
+        if self.suspended.get(connection.client.route_id) is connection:
+            self.expire(connection)
+        else:
+            super().close(connection)
+
+    def crash(self, *, silently: bool) -> None:
+        self.suspended.clear()
+        super().crash(silently=silently)
+
+    # --- what peer brokers tell -----------------------------------------------------------------
 
     def tell(self, change: RouteAdd | RouteRemove) -> None:
         if isinstance(change, RouteAdd):
@@ -103,11 +264,60 @@ class OwnedBroker(ZoneBroker):
         super().tell(change)
 
     def add_remote(self, peer: Peer, route: RouteAdd) -> None:
-        if not isinstance(peer, Gate):
+        if isinstance(peer, Gate):
+            super().add_remote(peer, route)
+            return
+        route_id, home = route.route_id, peer.broker_id
+        if route.service_name == SUSPENDED_SERVICE:
+            place = suspended_place(route)
+            self.kept.add(route_id, place)
+            self.filter_log.joined(route_id)
+            if route_id in self.own:
+                self.ends_for(self.own[route_id], place)
+        else:
             owner, since, tags = split_owner(route.tags)
-            self.owners[peer.broker_id, route.route_id] = owner, since
-            route = replace(route, tags=tags)
-        super().add_remote(peer, route)
+            self.owners[home, route_id] = owner, since
+            self.kept.remove(route_id, home)
+            super().add_remote(peer, replace(route, tags=tags))
+            place = RoutePlace(route.timestamp, home, owner, since)
+        if route_id in self.suspended:
+            self.ends_for(self.suspended[route_id], place)
+
+    def remove_remote(self, peer: Peer, route: RouteRemove) -> None:
+        if not isinstance(peer, Gate) and self.kept.remove(route.route_id, peer.broker_id):
+            self.filter_log.left()
+        super().remove_remote(peer, route)
+
+    def apply(self, peer: Peer, event: SubscriptionEvent) -> None:
+        if isinstance(event, RoundBegan) and not isinstance(peer, Gate):
+            self.kept.begin_round(peer.broker_id)
+        super().apply(peer, event)
+
+    def sweep(self, peer: Peer) -> None:
+        super().sweep(peer)
+        while not isinstance(peer, Gate) and self.kept.sweep(peer.broker_id, 100):
+            self.filter_log.left()
+
+    def act(self, peer: Peer, actions: tuple[PresenceAction, ...]) -> None:
+        super().act(peer, actions)
+        if PresenceAction.DROP in actions and not isinstance(peer, Gate):
+            while self.kept.drop(peer.broker_id, 100):
+                self.filter_log.left()
+
+    def beaten(self, update: Update[Connection | None]) -> None:
+        other, entry = update.other, update.entry
+        if other is not None and entry is not None and other.target is not None:
+            foreign = is_foreign(self.place_of(other), self.place_of(entry))
+            self.network.counts["replaced by a newer connection"] += not foreign
+            self.end(other.target, foreign=foreign)
+
+    # --- other zones ----------------------------------------------------------------------------
+
+    def filtered(self) -> list[bytes]:
+        return [*super().filtered(), *self.suspended, *self.kept.ids()]
+
+    def own_ids(self) -> list[bytes]:
+        return [*super().own_ids(), *self.suspended]
 
     def salt(self) -> bytes:
         return self.network.draw.randbytes(16)
@@ -116,27 +326,30 @@ class OwnedBroker(ZoneBroker):
         self._send(peer, "placed", answer_owned_places(data, self._place_of, self.salt()))
 
     def _place_of(self, route_id: bytes) -> RoutePlace | None:
-        entry = self.table.get(route_id)
-        if entry is None:
-            return None
-        return RoutePlace(entry.timestamp, entry.broker_id, *self.owner_of(entry))
+        places = self.places_of(route_id)
+        return self.standing(places) if places else None
 
     def _own_place(self, route_id: bytes) -> RoutePlace | None:
-        place = super()._own_place(route_id)
-        if place is None:
-            return None
-        owner, since = self.owners[self.id, route_id]
-        return replace(place, owner=owner, since=since)
+        connection = self.own.get(route_id) or self.suspended.get(route_id)
+        return None if connection is None else self.own_place(connection)
 
     def end_beaten(self, beaten: Beaten) -> None:
-        client = self.own[beaten.route_id].client
+        connection = self.own.get(beaten.route_id) or self.suspended[beaten.route_id]
+        self.end(connection, foreign=beaten.foreign)
         if not beaten.foreign:
-            super().end_beaten(beaten)
-            return
-        self.network.counts["closed for the first owner"] += 1
-        if isinstance(client, Principal):
-            client.give_up()
-        self.close(self.own[beaten.route_id])
+            self.remember(beaten)
+
+    def owned_before(self, earlier: Earlier) -> None:
+        route_id = earlier.route_id
+        connection = self.own.get(route_id) or self.suspended[route_id]
+        self.owners[self.id, route_id] = self.owners[self.id, route_id][0], earlier.since
+        self.network.counts["owned before in another zone"] += 1
+        if connection.entry is not None and route_id in self.own:
+            entry = connection.entry
+            self.tell(RouteAdd(self.id, route_id, entry.timestamp, entry.service_name, entry.tags))
+        else:
+            self.tell_suspended(connection)
+        self.poke()
 
 
 class OwnedWorld(ZoneWorld):
@@ -150,30 +363,53 @@ class OwnedWorld(ZoneWorld):
         self.rivals = [Principal(self, number, "rival") for number in range(plan.clients)]
         self.clients = [*self.owners]
 
+    def everyone(self) -> list[Principal]:
+        return [*self.owners, *self.rivals]
+
+    def owned(self) -> list[OwnedBroker]:
+        return [broker for broker in self.living() if isinstance(broker, OwnedBroker)]
+
     def happen(self) -> None:
-        if self.draw.random() < 0.7:
+        chance = self.draw.random()
+        if chance < 0.6:
             super().happen()
-            return
-        rival = self.draw.choice(self.rivals)
+        elif chance < 0.8:
+            self.compete(self.draw.choice(self.rivals), stays=self.draw.random() < 0.7)
+        else:
+            self.lose(self.draw.choice(self.everyone()), self.draw.choice(OUTCOMES))
+
+    def compete(self, rival: Principal, *, stays: bool) -> None:
+        """Let a rival have a try, and leave again or not."""
         rival.come()
-        if self.draw.random() < 0.3:
+        if not stays:
             rival.wanted = False
             rival.leave()
 
+    def lose(self, each: Principal, outcome: str) -> None:
+        """Let a principal lose its connection, and something come of its session in a while."""
+        if each.connection is None or self.network.is_stalled(each.connection.broker):
+            return
+        each.suspend()
+        at = self.clock.now + self.draw.uniform(0.1, 30.0)
+        self.clock.at(at, {"resume": each.resume, "anew": each.connect}.get(outcome, each.expire))
+        each.wanted &= outcome != "expire"
+
     def heal(self) -> None:
         super().heal()
-        for each in (*self.owners, *self.rivals):
+        for each in self.everyone():
             each.interested |= each.wanted
             each.wanted = each.interested
-            if each.wanted and each.connection is None:
+            if not each.wanted:
+                each.expire()
+            elif each.connection is None:
                 each.later()
 
     def connections(self, each: Principal) -> int:
         """Return how many connections have the route id of a principal."""
-        return sum(each.route_id in broker.own for broker in self.of_zones())
+        return sum(each.route_id in broker.own for broker in self.owned())
 
     def check(self) -> None:
-        for each in (*self.owners, *self.rivals):
+        for each in self.everyone():
             # One that has given up has lost to a route of a broker that is gone, and was held.
             if each.interested and not self.connections(each):
                 each.wanted = True
@@ -190,50 +426,170 @@ class OwnedWorld(ZoneWorld):
                 owner.later()
         self.advance(AGAIN)
         super().check()
+        for broker in self.owned():
+            if len(broker.kept) or broker.suspended:
+                self.violation("a session is kept that is gone")
 
     def rest(self) -> None:
         super().rest()
-        self.defend()
-
-    def defend(self) -> None:
-        """Have each owner connect anew while its rival takes the route id in the other zone."""
-        brokers, held = self.of_zones(), list[tuple[Principal, Principal, Connection]]()
-        for broker in brokers:
+        for broker in self.owned():
             broker.clock_skew = 0
+        self.defend_anew()
+        self.defend_sessions()
+        self.defend_apart()
+
+    # --- owners at rest -------------------------------------------------------------------------
+
+    def held(self) -> list[tuple[Principal, Principal, OwnedBroker, int]]:
+        """Return the owners with a connection, their rivals, brokers, and since when they own."""
+        found: list[tuple[Principal, Principal, OwnedBroker, int]] = []
         for owner, rival in zip(self.owners, self.rivals, strict=True):
-            before = owner.connection
+            connection = owner.connection
+            broker = None if connection is None else connection.broker
             # The clock of its broker may have been ahead.
-            if before is None or before.timestamp >= before.broker.clock():
-                continue
-            zone = self.zone_of(before.broker.number)
-            there = [broker for broker in brokers if broker.zone != zone]
-            if there:
-                rival.wanted = True
-                rival.connection = self.draw.choice(there).register(rival)
-                self.clock.run(self.clock.now + 0.002)
-                near = [broker for broker in brokers if broker.zone == zone]
-                owner.connection = self.draw.choice(near).register(owner)
-                held.append((owner, rival, owner.connection))
+            if (
+                connection is not None
+                and isinstance(broker, OwnedBroker)
+                and connection.timestamp < broker.clock()
+            ):
+                found.append((owner, rival, broker, broker.own_place(connection).claim[0]))
+        return found
+
+    def attempt(self, each: Principal, brokers: Sequence[Broker]) -> bool:
+        """Let a principal register at one of some brokers; return whether it is not refused."""
+        if not brokers:
+            return False
+        each.wanted = True
+        made = self.draw.choice(brokers).register(each)
+        each.connection = made if made.open else None
+        return made.open
+
+    def pause(self) -> None:
         self.advance(10.0 + 10 * self.plan.delays[1] + 6 * self.plan.slow)
-        for owner, rival, connection in held:
-            if owner.connection is not connection or not connection.open:
-                self.violation("an owner that has connected anew has lost its route id")
+
+    def verify(self, held: Sequence[tuple[Principal, Principal, OwnedBroker, int]]) -> None:
+        """Check that owners have their ids, and have had them as long as they have."""
+        quick = self.plan.delays[1] < 0.3 and not self.plan.slow
+        for owner, rival, home, since in held:
+            connection = owner.connection
+            if connection is None or not connection.open:
+                self.violation("an owner has lost its route id")
+            elif isinstance(connection.broker, OwnedBroker) and (
+                # Else the other zone may have ended it before it was asked.
+                quick or connection.broker.zone == home.zone
+            ):
+                known = {each.claim[0] for each in self.places(owner.route_id)}
+                if known != {since}:
+                    self.violation(
+                        f"{owner.route_id.hex()[-2:]} is owned since {sorted(known)}, not {since}"
+                    )
             if rival.connection is not None:
                 self.violation("another principal has the route id of an owner")
+            if any(owner.route_id in (*each.suspended, *each.kept.ids()) for each in self.owned()):
+                self.violation("a session is kept that was replaced")
+            rival.wanted = False
+
+    def places(self, route_id: bytes) -> list[RoutePlace]:
+        """Return what the brokers know of the owner of a route id."""
+        found = [broker._place_of(route_id) for broker in self.owned()]
+        return [each for each in found if each is not None]
+
+    def defend_anew(self) -> None:
+        """Have each owner connect anew while its rival takes the route id in the other zone."""
+        held = self.held()
+        for owner, rival, home, _ in held:
+            near, there = self.sides(home)
+            if there:
+                self.attempt(rival, there)
+                self.clock.run(self.clock.now + 0.002)
+                self.attempt(owner, near)
+        self.pause()
+        self.verify(held)
+
+    def defend_sessions(self) -> None:
+        """Have each owner lose its connection, and its rival try everywhere meanwhile."""
+        held = self.held()
+        for owner, *_ in held:
+            owner.suspend()
+        # Filters are made anew meanwhile.
+        self.advance(FILTER_EVERY + 5.0)
+        for _, rival, home, _ in held:
+            near, there = self.sides(home)
+            if self.attempt(rival, near):
+                self.violation("the route id of a suspended session was registered")
+            self.attempt(rival, there)
+        self.pause()
+        for owner, rival, home, _ in held:
+            rival.wanted = False
+            near, there = self.sides(home)
+            if self.draw.random() < 0.3:
+                owner.resume()
+            elif not self.attempt(owner, near if self.draw.random() < 0.5 or not there else there):
+                self.violation("an owner was refused")
+        self.pause()
+        self.verify(held)
+
+    def defend_apart(self) -> None:
+        """Have each rival register at a broker of the zone that knows nothing of the owner."""
+        held = self.held()
+        pairs = [(each[2], near) for each in held for near in self.sides(each[2])[0]]
+        cut = [(one, other) for one, other in pairs if one is not other]
+        if not cut:
+            return
+        home, other = self.draw.choice(cut)
+        for way in ((home.number, other.number), (other.number, home.number)):
+            self.network.cut(*way)
+        self.advance(LIFETIME + self.limits.peer_hold + 5.0)
+        some = [each for each in held if each[2] is home]
+        for owner, rival, *_ in some:
+            self.attempt(rival, [other])
+            rival.wanted = False
+            if self.draw.random() < 0.5:
+                owner.suspend()
+        self.network.heal()
+        self.advance(60.0)
+        for owner, *_ in some:
+            owner.resume()
+        self.pause()
+        self.verify(some)
+
+    def sides(self, home: OwnedBroker) -> tuple[list[OwnedBroker], list[OwnedBroker]]:
+        """Return the brokers of the zone of one, and those of the other zone."""
+        brokers = self.owned()
+        near = [broker for broker in brokers if broker.zone == home.zone]
+        return near, [broker for broker in brokers if broker.zone != home.zone]
+
+
+OUTCOMES: Final = ("resume", "anew", "expire")
+"""What may come of a suspended session."""
 
 
 class ForgetsTheFirst(OwnedBroker):
     """Counts each registration as the first one of its owner."""
 
-    def inherited(self, before: Entry[Connection | None] | None, since: int) -> int:
+    def inherited(self, places: list[RoutePlace], owner: str) -> int:
         return 0
 
 
-class ForgetsWhatPeersHave(OwnedBroker):
-    """Takes nothing over from a registration at a peer broker."""
+class LetsTheNewestStay(OwnedBroker):
+    """Keeps the newest registration in a zone, whatever owner has been first."""
 
-    def inherited(self, before: Entry[Connection | None] | None, since: int) -> int:
-        return since if before is not None and before.broker_id == self.id else 0
+    def standing(self, places: Sequence[RoutePlace]) -> RoutePlace:
+        return max(places)
+
+
+class ForgetsSessions(OwnedBroker):
+    """Counts no suspended sessions for the owner of an id."""
+
+    def places_of(self, route_id: bytes) -> list[RoutePlace]:
+        return [*map(self.place_of, self.table.entries_of(route_id))]
+
+
+class ForgetsWhatPeersHave(OwnedBroker):
+    """Takes nothing over from what peer brokers have."""
+
+    def inherited(self, places: list[RoutePlace], owner: str) -> int:
+        return inherited([each for each in places if each.broker_id == self.id], owner)
 
 
 class TellsNoFirst(OwnedBroker):
@@ -254,11 +610,54 @@ class ClosesTheFirst(OwnedBroker):
         return None if place is None else replace(place, since=0)
 
 
+class TellsNoSessions(OwnedBroker):
+    """Does not tell peer brokers of suspended sessions."""
+
+    def tell_suspended(self, connection: Connection) -> None:
+        pass
+
+
+class KeepsSessions(OwnedBroker):
+    """Does not tell peer brokers that a session has been given up."""
+
+    def tell_expired(self, route_id: bytes) -> None:
+        pass
+
+
+class FiltersNoSessions(OwnedBroker):
+    """Leaves suspended sessions out of the filter for other zones."""
+
+    def filtered(self) -> list[bytes]:
+        return ZoneBroker.filtered(self)
+
+
+class EndsNoSessions(OwnedBroker):
+    """Keeps a suspended session, whatever registration has taken its place elsewhere."""
+
+    def ends_for(self, connection: Connection, place: RoutePlace) -> bool:
+        suspended = connection in self.suspended.values()
+        return False if suspended else super().ends_for(connection, place)
+
+
+class SpreadsNothingOfOtherZones(OwnedBroker):
+    """Takes nothing over from what another zone has."""
+
+    def owned_before(self, earlier: Earlier) -> None:
+        pass
+
+
 BROKEN: Final[tuple[type[Broker], ...]] = (
     ForgetsTheFirst,
+    LetsTheNewestStay,
+    ForgetsSessions,
     ForgetsWhatPeersHave,
     TellsNoFirst,
     ClosesTheFirst,
+    TellsNoSessions,
+    KeepsSessions,
+    FiltersNoSessions,
+    EndsNoSessions,
+    SpreadsNothingOfOtherZones,
 )
 """Each is one mistake in what a broker does with the owners of routes."""
 

@@ -11,6 +11,7 @@ from onward.protocol.broker import Entry, RouteAdd, RouteRemove, RoutingTable, T
 from onward.protocol.cluster import (
     Beaten,
     DuplicateSearch,
+    Earlier,
     Element,
     ElementKind,
     FilterFeed,
@@ -246,10 +247,18 @@ class ZoneBroker(Broker):
         self._schedule_at(at)
 
     def make_filter(self, now: float) -> None:
-        ids = [entry.route_id for entry in self.table]
+        ids = self.filtered()
         self.filter_log.begin(len(ids))
         self.filter_log.add(ids)
         self.filter_log.finish(now)
+
+    def filtered(self) -> list[bytes]:
+        """Return the route ids that a filter has to have."""
+        return [entry.route_id for entry in self.table]
+
+    def own_ids(self) -> list[bytes]:
+        """Return the route ids that other zones are asked for."""
+        return list(self.own)
 
     def _timer_of(self, peer: Peer) -> float:
         at = super()._timer_of(peer)
@@ -297,9 +306,10 @@ class ZoneBroker(Broker):
         now = self.network.clock.now
         news = peer.filter.receive(Element.parse(data), now)
         known = peer.filter.may_have
-        found = [route_id for route_id in news.ids if route_id in self.own]
+        own = self.own_ids()
+        found = [route_id for route_id in own if route_id in news.ids]
         if news.unnamed:
-            found += [route_id for route_id in self.own if known(route_id)]
+            found += [route_id for route_id in own if known(route_id)]
         self.search.suspect(peer.zone, found)
         if peer.wire is not None:
             self.network.clock.at(now + self.slow, self._take, peer, peer.wire, number)
@@ -328,9 +338,16 @@ class ZoneBroker(Broker):
     def on_placed(self, peer: Peer, data: bytes) -> None:
         assert isinstance(peer, Gate)
         now = self.network.clock.now
-        for beaten in self.search.answered(peer.zone, data, self._own_place, self.clock(), now):
-            self.network.counts["replaced in another zone"] += 1
-            self.end_beaten(beaten)
+        for each in self.search.answered(peer.zone, data, self._own_place, self.clock(), now):
+            if isinstance(each, Earlier):
+                self.owned_before(each)
+            else:
+                self.network.counts["replaced in another zone"] += 1
+                self.end_beaten(each)
+
+    def owned_before(self, earlier: Earlier) -> None:
+        """Know that an owner has had its route id in another zone before."""
+        raise AssertionError("an owner without rules")
 
     def end_beaten(self, beaten: Beaten) -> None:
         self.close(self.own[beaten.route_id])

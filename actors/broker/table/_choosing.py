@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import random
 from typing import Final
 
 from ....protocol import Address, Message, Route
 from ....protocol.broker import CachedAnswer, Dialect, Entry, RoutingTable, RoutingType, TagSet
+from ....protocol.cluster import RoutePlace, standing
 from ..._worker import Worker
 from .._exchange import DELIVER, Exchange, exchange_of
 from .._instrument import part_of
@@ -14,7 +16,7 @@ from .._options import BrokerOptions
 from ._choice import Candidates, Choice, next_free
 from ._methods import Methods
 from ._remote import AnyRoute, RemoteKind, RemoteRoute
-from ._route import BrokerRoute
+from ._route import BrokerRoute, told_owner
 from ._selector import Ask, Selectors
 from ._services import Services
 from ._zones import Zones
@@ -48,6 +50,7 @@ class ChoosingIndex(Worker):
         choice: The choice among several destinations, except by plain round robin.
         services: The counts of each service.
         zones: The other zones.
+        ruled: Whether the broker has rules, so that its routes have owners.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
@@ -55,8 +58,11 @@ class ChoosingIndex(Worker):
         self._options = options
         self._broker_id = broker_id
         self.table: RoutingTable[AnyRoute] = RoutingTable(
-            tombstone_lifetime=int(options.tombstone_seconds * 1000), near=broker_id
+            tombstone_lifetime=int(options.tombstone_seconds * 1000),
+            near=broker_id,
+            best=self.best_of,
         )
+        self.ruled = False
         self._answers = self.table.answers
         self._methods = methods = Methods(options.choice)
         self._selectors = Selectors(self.table.queries, methods, options.max_queries)
@@ -66,6 +72,22 @@ class ChoosingIndex(Worker):
 
     def _now(self) -> float:
         return self.node.loop.time()
+
+    def place_of(self, entry: Entry[AnyRoute]) -> RoutePlace:
+        """Return where a route is registered, as the rule of owners compares it.
+
+        Its owner is not known if its home broker has no rules.
+        """
+        route = entry.target
+        owner = route.owner if isinstance(route, RemoteRoute) else None
+        if isinstance(route, BrokerRoute) and self.ruled:
+            owner = told_owner(route.destination.principal)
+        return RoutePlace(entry.timestamp, entry.kind.broker_id, owner, route.owned_since)
+
+    def best_of(self, entries: Sequence[Entry[AnyRoute]]) -> Entry[AnyRoute]:
+        """Return the one of several entries of a route id that stays, by the rule of owners."""
+        places = [self.place_of(entry) for entry in entries]
+        return entries[places.index(standing(places))]
 
     def ask(self, frame: bytes, dialect: Dialect) -> Ask:
         """Parse an ADDRESS frame into a query; it does not depend on the table.

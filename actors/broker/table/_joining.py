@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from ....protocol import Address, NotDelivered, counted
 from ....protocol.broker import Entry, RouteAdd, RouteRemove, SnapshotRoute, TagList, parse_key
+from ....protocol.cluster import SUSPENDED_SERVICE, RoutePlace, SuspendedPlaces, inherited
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from ...runtime._policy import MailboxOptions
@@ -28,7 +29,7 @@ from ._route import (
     weight_of,
 )
 
-__all__ = ["JoiningIndex", "route_add"]
+__all__ = ["JoiningIndex", "route_add", "suspended_add"]
 
 _TAKEN_OVER: Final = "another connection has taken over its route id"
 
@@ -42,12 +43,14 @@ class JoiningIndex(WaitingIndex):
 
     Attributes:
         suspended: The destinations with a suspended session, by route id; the table expects them.
+        suspended_elsewhere: The suspended sessions that peer brokers have told of.
         full: Registrations refused because the table was full, since the start.
     """
 
     def __init__(self, options: BrokerOptions, broker_id: bytes) -> None:
         super().__init__(options, broker_id)
         self.suspended: dict[bytes, Entry[AnyRoute]] = {}
+        self.suspended_elsewhere = SuspendedPlaces()
         self._followers: list[Callable[[RouteAdd | RouteRemove], object]] = []
         self._follower: ZoneFollower | None = None
         self._weight_key = parse_key(options.choice.weight_tag)
@@ -80,7 +83,6 @@ class JoiningIndex(WaitingIndex):
         table, suspended = self.table, self.suspended.get(route_id)
         routes = self.own_routes + len(self.suspended)
         known = table.get(route_id)
-        before = known, suspended
         if known is not None and known.kind.broker_id != self._broker_id:
             known = None
         if routes >= self._options.max_routes and known is None and suspended is None:
@@ -89,6 +91,9 @@ class JoiningIndex(WaitingIndex):
         now = time.time()
         millis = int(now * 1000)
         route = self._route(make(tags), tags, now)
+        if self.ruled:
+            owner = told_owner(route.destination.principal)
+            route.owned_since = inherited(self.places_of(route_id), owner)
         # Route Id: "Brokers can only allow one connection for a given Route Id to be connected at a
         # time."
         if known is not None and route.destination.link and not known.target.destination.link:
@@ -104,12 +109,11 @@ class JoiningIndex(WaitingIndex):
         expected = self.expectations.coming(route_id)
         # Routing Table: "The broker will use the timestamp of events to determine if the update
         # will be applied."
-        timestamp = table.next_timestamp(route_id, millis)
+        timestamp = self._next_timestamp(route_id, millis)
         update = table.add(route_id, self._broker_id, service, tags, timestamp, route, now=millis)
-        entry = update.entry
-        if entry is None:
+        entry = table.entry_of(route_id, self._broker_id)
+        if entry is None or entry.target is not route:
             raise AssertionError("the timestamp is newer than any in the table")
-        _inherit(route, before)
         self.services.joined(route.service)
         if expected:
             self.expectations.came()
@@ -121,7 +125,7 @@ class JoiningIndex(WaitingIndex):
             self._follow_left(update.previous)
             self._leave(update.previous, _TAKEN_OVER)
         if suspended is not None:
-            del self.suspended[route_id]
+            self._forget_suspended(route_id)
             self._leave(suspended, _TAKEN_OVER)
         self._tell("joined", entry)
         self._announce(entry)
@@ -159,8 +163,7 @@ class JoiningIndex(WaitingIndex):
             reason: The reason, for the event log.
         """
         if self.suspended.get(entry.route_id) is entry:
-            del self.suspended[entry.route_id]
-            self.table.forget(entry.route_id)
+            self._forget_suspended(entry.route_id, told=True)
             self._let_go(entry, "")  # it was told that it has left
             return True
         # Routable Destinations: "The route is considered valid for as long as the connection is
@@ -183,30 +186,70 @@ class JoiningIndex(WaitingIndex):
         table.remove(route_id, timestamp, broker_id=own, now=now)
         self._follow_left(entry)
         if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):
-            removal = RouteRemove(own, route_id, timestamp)
-            for follow in tuple(self._followers):
-                follow(removal)
+            self._follow(RouteRemove(own, route_id, timestamp))
         return True
 
-    def owner_of(self, route_id: bytes) -> BrokerRoute | None:
-        """Return the own destination that has a route id, be its session suspended or not.
+    def _follow(self, change: RouteAdd | RouteRemove) -> None:
+        for follow in tuple(self._followers):
+            follow(change)
 
-        Of a destination at a peer broker, `owner_elsewhere` returns the owner.
+    # --- owners -----------------------------------------------------------------------------------
+
+    def places_of(self, route_id: bytes) -> list[RoutePlace]:
+        """Return where a route id is registered in the zone, as far as it is known here.
+
+        With rules that includes suspended sessions, for which the id is kept.
         """
-        entry = self._owned(route_id)
-        route = None if entry is None else entry.target
-        return route if isinstance(route, BrokerRoute) else None
+        entries = self.table.entries_of(route_id)
+        if not self.ruled:
+            return [self.place_of(entry) for entry in entries]
+        suspended = self.suspended.get(route_id)
+        if suspended is not None:
+            entries.append(suspended)
+        return [*map(self.place_of, entries), *self.suspended_elsewhere.of(route_id)]
 
-    def _owned(self, route_id: bytes) -> Entry[AnyRoute] | None:
-        """Return the route of the owner of a route id: of two the one that has had it longer.
+    def _next_timestamp(self, route_id: bytes, now: int) -> int:
+        """Return a timestamp for a registration that is newer than all that is known of its id.
 
-        There are two if a session here is suspended, of which no peer broker is told, and a
-        principal has registered at one of those.
+        A suspended session of another broker has that of a clock which may be ahead of this one.
         """
-        entry, suspended = self.table.get(route_id), self.suspended.get(route_id)
-        if entry is None or suspended is None:
-            return entry or suspended
-        return entry if owned_since(entry) < owned_since(suspended) else suspended
+        suspended = self.suspended_elsewhere.of(route_id) if self.suspended_elsewhere else ()
+        latest = max((place.timestamp for place in suspended), default=0)
+        return self.table.next_timestamp(route_id, max(now, latest + 1))
+
+    def own_place(self, route_id: bytes) -> RoutePlace | None:
+        """Return where a destination of this broker is registered, by its route id.
+
+        With rules one with a suspended session is one of them.
+        """
+        entry = self.table.entry_of(route_id, self._broker_id)
+        if entry is None and self.ruled:
+            entry = self.suspended.get(route_id)
+        return None if entry is None else self.place_of(entry)
+
+    def _tell_suspended(self, entry: Entry[AnyRoute]) -> None:
+        """Announce a suspended session to other brokers, as its route id is kept for it."""
+        if self.ruled and not entry.service_name.startswith(RESERVED_SERVICES):
+            self._follow(suspended_add(entry))
+            if self._follower is not None:
+                self._follower.kept(entry.route_id)
+
+    def _forget_suspended(self, route_id: bytes, *, told: bool = False) -> None:
+        """Remove a suspended session.
+
+        Args:
+            route_id: Its route id.
+            told: Whether other brokers are to be told of its end, as no registration follows.
+        """
+        entry = self.suspended.pop(route_id)
+        self.table.forget(route_id)
+        if not self.ruled or entry.service_name.startswith(RESERVED_SERVICES):
+            return
+        if told:
+            timestamp = self.table.next_timestamp(route_id, int(time.time() * 1000))
+            self._follow(RouteRemove(self._broker_id, route_id, timestamp))
+        if self._follower is not None:
+            self._follower.kept_no_more()
 
     def suspend(self, entry: Entry[AnyRoute]) -> bool:
         """Hide a destination with a suspended session; return False if it has left.
@@ -228,6 +271,7 @@ class JoiningIndex(WaitingIndex):
             ),
             lasting=True,
         )
+        self._tell_suspended(entry)
         instrument = part_of(self.node)
         if instrument is not None:
             instrument.left(entry, SESSION_SUSPENDED)
@@ -243,7 +287,6 @@ class JoiningIndex(WaitingIndex):
         route_id = entry.route_id
         if self.suspended.get(route_id) is not entry:
             return None
-        del self.suspended[route_id]
         own_route(entry).owned_since = owned_since(entry)
         table, millis = self.table, int(time.time() * 1000)
         update = table.add(
@@ -251,12 +294,13 @@ class JoiningIndex(WaitingIndex):
             entry.broker_id,
             entry.service_name,
             entry.tags,
-            table.next_timestamp(route_id, millis),
+            self._next_timestamp(route_id, millis),
             entry.target,
             now=millis,
         )
-        resumed = update.entry
-        if resumed is None:
+        self._forget_suspended(route_id)
+        resumed = table.entry_of(route_id, entry.broker_id)
+        if not update.applied or resumed is None:
             raise AssertionError("the timestamp is newer than any in the table")
         self._tell("joined", resumed)
         self._announce(resumed)
@@ -293,31 +337,11 @@ class JoiningIndex(WaitingIndex):
         if self._follower is not None:
             self._follower.joined(entry.kind, entry.route_id)
         if self._followers:
-            addition = route_add(entry)
-            for follow in tuple(self._followers):
-                follow(addition)
+            self._follow(route_add(entry))
 
     def _follow_left(self, entry: Entry[AnyRoute]) -> None:
         if self._follower is not None and not entry.service_name.startswith(RESERVED_SERVICES):
             self._follower.left(entry.kind, entry.route_id)
-
-
-def _inherit(route: BrokerRoute, before: Iterable[Entry[AnyRoute] | None]) -> None:
-    """Set since when an owner has had its route id, from the routes of the id before."""
-    for each in before:
-        if each is not None and _is_same_owner(route, each.target):
-            route.owned_since = owned_since(each)
-
-
-def _is_same_owner(route: BrokerRoute, before: AnyRoute) -> bool:
-    """Whether a connection belongs to the principal of the route that has its id already."""
-    principal = route.destination.principal
-    if principal is None:
-        return False
-    if isinstance(before, BrokerRoute):
-        owner = before.destination.principal
-        return owner is not None and owner.is_same(principal)
-    return before.owner is not None and before.owner == told_owner(principal)
 
 
 def route_add(entry: Entry[AnyRoute]) -> RouteAdd:
@@ -325,3 +349,8 @@ def route_add(entry: Entry[AnyRoute]) -> RouteAdd:
     return RouteAdd(
         entry.broker_id, entry.route_id, entry.timestamp, entry.service_name, entry.tags
     )
+
+
+def suspended_add(entry: Entry[AnyRoute]) -> RouteAdd:
+    """Return the frame that tells of a suspended session, but for its owner."""
+    return RouteAdd(entry.broker_id, entry.route_id, entry.timestamp, SUSPENDED_SERVICE)

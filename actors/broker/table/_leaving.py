@@ -43,7 +43,7 @@ BROKER_DRAINS: Final = "the broker drains"
 NOT_ALLOWED: Final = "the rules no longer allow it"
 """The rules were replaced, and its principal may not register its tags any more."""
 
-OTHER_OWNER: Final = "its route id belongs to another principal, in another zone"
+OTHER_OWNER: Final = "its route id belongs to another principal"
 """That one has had it first. The peer of the connection is told `NOT_ALLOWED`."""
 
 _STOPPED: Final = "stopped"

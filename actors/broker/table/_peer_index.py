@@ -7,21 +7,16 @@ from typing import Final
 
 from ....protocol import Address
 from ....protocol.broker import Entry, RouteAdd, RouteKind, RouteRemove
+from ....protocol.cluster import RoutePlace, is_foreign, standing
 from .._exchange import Exchange
 from .._instrument import part_of
 from .._options import BrokerOptions
 from ._choice import Candidates, next_free
-from ._joining import JoiningIndex, route_add
+from ._joining import JoiningIndex, route_add, suspended_add
+from ._leaving import NOT_ALLOWED, OTHER_OWNER
 from ._peers import RESERVED_SERVICES, Peers
-from ._remote import (
-    AnyRoute,
-    PeerRoutes,
-    PeerRouteWorker,
-    RemoteKind,
-    RemoteRoute,
-    own_route,
-)
-from ._route import told_owner, weight_of
+from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind, RemoteRoute
+from ._route import weight_of
 from ._selector import Ask
 
 __all__ = ["BEATEN", "PeerIndex"]
@@ -48,8 +43,10 @@ class PeerIndex(JoiningIndex):
             options.max_peer_routes,
             self.services,
             self._releases,
+            self.suspended_elsewhere,
             self._remote_kind,
-            self._beaten,
+            self._on_beaten,
+            self._on_kept,
         )
 
     # --- requests of peer brokers, and copies for them --------------------------------------------
@@ -125,7 +122,8 @@ class PeerIndex(JoiningIndex):
     def own_changes(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> Callable[[], None]:
         """Call a function with each change of an own destination, and first with those there are.
 
-        Workers of reserved services are none of them.
+        Workers of reserved services are none of them. With rules a suspended session is told by a
+        ROUTE_ADD of `SUSPENDED_SERVICE`.
 
         Args:
             follow: Called with a ROUTE_ADD or a ROUTE_REMOVE, in order.
@@ -136,6 +134,9 @@ class PeerIndex(JoiningIndex):
         for entry in self.own_entries():
             if not entry.service_name.startswith(RESERVED_SERVICES):
                 follow(route_add(entry))
+        for entry in self.suspended.values() if self.ruled else ():
+            if not entry.service_name.startswith(RESERVED_SERVICES):
+                follow(suspended_add(entry))
         self._followers.append(follow)
         return lambda: self._unfollow(follow)
 
@@ -180,7 +181,7 @@ class PeerIndex(JoiningIndex):
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add a route of a peer broker, or replace it, and release what waits for it.
 
-        An own destination with the same id and an older timestamp is closed.
+        An own destination with the same id is closed, unless it is the one that stays.
 
         Returns:
             Why the route is refused, in a few fixed words; empty if it is not.
@@ -189,27 +190,41 @@ class PeerIndex(JoiningIndex):
         if route_id not in table.ids and not self.suspended:
             return self.peers.add(peer, route)
         expected = table.is_expected(route_id)
-        suspended = self.suspended.get(route_id)
         refused = self.peers.add(peer, route)
         if expected and not table.is_expected(route_id):
             self.expectations.came()
-        if refused or suspended is None or suspended.timestamp >= route.timestamp:
-            return refused
-        owner, _ = route.owned()
-        if owner is None or owner == told_owner(own_route(suspended).destination.principal):
-            # Of another principal it is no move. The session can be resumed, and is the newer then.
-            del self.suspended[route_id]
-            self._let_go(suspended, BEATEN)
+        entry = table.entry_of(route_id, peer.broker_id)
+        if not refused and entry is not None:
+            self._compare_suspended(route_id, self.place_of(entry))
         return refused
 
-    def owner_elsewhere(self, route_id: bytes) -> str | None:
-        """Return the owner of a route that a peer broker has; `None` if it is not known.
+    def _compare_suspended(self, route_id: bytes, place: RoutePlace) -> None:
+        """End the suspended session of a route id, if it is registered elsewhere and that stays."""
+        suspended = self.suspended.get(route_id)
+        if suspended is None:
+            return
+        mine = self.place_of(suspended)
+        if standing((mine, place)) is place:
+            self.end_suspended(suspended, foreign=is_foreign(mine, place))
 
-        It does not count beside a suspended session here, if the owner of that has had it longer.
+    def end_suspended(self, entry: Entry[AnyRoute], *, foreign: bool) -> None:
+        """End a suspended session, as its route id is registered elsewhere.
+
+        Args:
+            entry: The destination.
+            foreign: Whether it belongs to another principal there, which has had the id first.
         """
-        entry = self._owned(route_id)
-        route = None if entry is None else entry.target
-        return route.owner if isinstance(route, RemoteRoute) else None
+        self._forget_suspended(entry.route_id, told=True)
+        self._end(entry, foreign=foreign)
+
+    def _on_kept(self, route_id: bytes, place: RoutePlace) -> None:
+        """Compare a suspended session that a peer broker has told of with own destinations."""
+        entry = self.table.entry_of(route_id, self._broker_id)
+        if entry is not None:
+            mine = self.place_of(entry)
+            if standing((mine, place)) is place:
+                self.end_beaten(entry, foreign=is_foreign(mine, place))
+        self._compare_suspended(route_id, place)
 
     def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
         """Remove a route of a peer broker; return whether it was there."""
@@ -237,7 +252,7 @@ class PeerIndex(JoiningIndex):
 
     def begin_round(self, peer: PeerRoutes) -> None:
         """Begin a round of a peer broker, which tells all its routes anew."""
-        self.table.begin_round(peer.broker_id)
+        self.peers.begin_round(peer)
 
     def sweep_peer(self, peer: PeerRoutes, limit: int) -> int:
         """Remove routes that a peer broker has not told in its round.
@@ -262,15 +277,28 @@ class PeerIndex(JoiningIndex):
             made.follow(kind.shared)  # of routes that have left
         return made
 
-    def _beaten(self, entry: Entry[AnyRoute], by: int = 0) -> None:
-        """Close an own destination, as another broker has a newer one with its route id.
+    def _on_beaten(self, entry: Entry[AnyRoute], other: RemoteRoute) -> None:
+        """Close an own destination, as that of a peer broker stays."""
+        self.end_beaten(entry, foreign=is_foreign(self.place_of(entry), self.place_of(other)))
+
+    def end_beaten(self, entry: Entry[AnyRoute], by: int = 0, *, foreign: bool = False) -> None:
+        """Close an own destination, as the one with its route id at another broker stays.
 
         Args:
             entry: The destination.
-            by: The timestamp of the newer one, if it is in no table.
+            by: The timestamp of the other one, if it is in no table and the newer one.
+            foreign: Whether the other one belongs to another principal, which has had the id first.
         """
         self._discard(entry, by)
+        self._end(entry, foreign=foreign)
+
+    def _end(self, entry: Entry[AnyRoute], *, foreign: bool) -> None:
+        """Record why a destination has left, and close its connection."""
         instrument = part_of(self.node)
         if instrument is not None:
-            instrument.left(entry, BEATEN)
-        self._leave(entry, BEATEN)
+            instrument.left(entry, OTHER_OWNER if foreign else BEATEN)
+        if foreign:
+            self._tell("left", entry, OTHER_OWNER)
+            self._let_go(entry, NOT_ALLOWED)
+        else:
+            self._leave(entry, BEATEN)

@@ -19,6 +19,7 @@ from ....protocol.broker import (
     RoutingTable,
     Update,
 )
+from ....protocol.cluster import SUSPENDED_SERVICE, RoutePlace, SuspendedPlaces, suspended_place
 from ._release import Releases
 from ._remote import AnyRoute, OwnedRoute, PeerRoutes, RemoteKind, RemoteRoute
 from ._services import Services
@@ -45,6 +46,12 @@ class ZoneFollower(Protocol):
     def left(self, kind: RouteKind, route_id: bytes) -> None:
         """Receive one that has left, or is replaced."""
 
+    def kept(self, route_id: bytes) -> None:
+        """Receive the id of one with a suspended session, for which it is kept."""
+
+    def kept_no_more(self) -> None:
+        """See that the id of one of these is free, or registered again."""
+
 
 class Peers:
     """The peer brokers in a table.
@@ -55,8 +62,10 @@ class Peers:
         limit: See `BrokerOptions.max_peer_routes`.
         services: The counts of services.
         releases: The release of waiting messages.
+        suspended: The suspended sessions that they have told of.
         make_kind: Makes what routes of a kind share.
-        beaten: Called with an own route that a newer one of a peer broker has replaced.
+        beaten: Called with an own route that another one has replaced, of a peer broker.
+        kept: Called with the route id and the place of a suspended session that was told.
 
     Attributes:
         known: The peer brokers by id.
@@ -72,8 +81,10 @@ class Peers:
         limit: int,
         services: Services,
         releases: Releases,
+        suspended: SuspendedPlaces,
         make_kind: Callable[[PeerRoutes, RouteKind], RemoteKind],
-        beaten: Callable[[Entry[AnyRoute]], object],
+        beaten: Callable[[Entry[AnyRoute], RemoteRoute], object],
+        kept: Callable[[bytes, RoutePlace], object],
     ) -> None:
         self._table = table
         self._own = own
@@ -82,6 +93,8 @@ class Peers:
         self._releases = releases
         self._make_kind = make_kind
         self._beaten = beaten
+        self._suspended = suspended
+        self._kept = kept
         self.known: dict[bytes, PeerRoutes] = {}
         self.count = 0
         self.refused = 0
@@ -101,7 +114,9 @@ class Peers:
         if route.broker_id != peer.broker_id:
             return _OTHER_HOME
         if text.service_name.startswith(RESERVED_SERVICES):
-            return _RESERVED_NAME
+            return self._add_reserved(peer, route)
+        if self._suspended:
+            self._remove_suspended(peer, route_id)
         if route_id in table.ids or self.count >= self._limit or peer.java:
             reason = self._refusal(peer, route_id, route.timestamp)
             if reason:
@@ -126,10 +141,35 @@ class Peers:
         self._releases.begin(made)
         return ""
 
+    def _add_reserved(self, peer: PeerRoutes, route: RouteAdd) -> str:
+        """Add a suspended session that a peer broker tells of; refuse what is none."""
+        place, suspended, route_id = suspended_place(route), self._suspended, route.route_id
+        if route.text.service_name != SUSPENDED_SERVICE or place.owner is None or peer.java:
+            return _RESERVED_NAME
+        full = len(suspended) >= self._limit
+        if full and not suspended.has(route_id, peer.broker_id):
+            self.refused += 1
+            return TABLE_FULL
+        if suspended.add(route_id, place) and self.follower is not None:
+            self.follower.kept(route_id)
+        self._kept(route_id, place)
+        return ""
+
+    def _remove_suspended(self, peer: PeerRoutes, route_id: bytes) -> bool:
+        """Remove a suspended session; return whether the peer broker had told of one."""
+        removed = self._suspended.remove(route_id, peer.broker_id)
+        if removed and self.follower is not None:
+            self.follower.kept_no_more()
+        return removed
+
     def _replace(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
         """Add a route with an id that the table knows, if it is newer than what it knows."""
         update = self._table.put(made, now=int(time.time() * 1000))
         if not update.applied:
+            known = self._table.entry_of(made.route_id, peer.broker_id)
+            if isinstance(known, OwnedRoute) and known.timestamp == made.timestamp:
+                # Its owner has had it longer than the home broker knew.
+                known.owned_since = made.owned_since
             return
         if update.previous is None:
             peer.count += 1
@@ -141,7 +181,7 @@ class Peers:
         if entry is not None and entry.kind is made.kind:
             self._releases.begin(entry)
         if other is not None and other is not entry:
-            self._on_moved(other, made.timestamp)
+            self._on_moved(other, made)
 
     def _count(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
         """Count one more route of a kind."""
@@ -152,18 +192,18 @@ class Peers:
         if self.follower is not None:
             self.follower.joined(made.kind, made.route_id)
 
-    def _on_moved(self, entry: Entry[AnyRoute], timestamp: int) -> None:
-        """Close or remove the earlier route of a destination that is elsewhere now."""
+    def _on_moved(self, entry: Entry[AnyRoute], made: RemoteRoute) -> None:
+        """Close or remove the other route of a destination that is elsewhere now."""
         # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing route,
         # and remove it from the table, and replace it with the information from the new
         # ROUTE_SETUP."
         if entry.kind.broker_id == self._own:
-            self._beaten(entry)
+            self._beaten(entry, made)
             return
         peer = self.of(entry)
         if peer is not None and peer.java:
             # A Java broker never says that it has gone.
-            gone = RouteRemove(peer.broker_id, entry.route_id, timestamp)
+            gone = RouteRemove(peer.broker_id, entry.route_id, made.timestamp)
             self.remove(peer, gone, remember=True)
 
     def _refusal(self, peer: PeerRoutes, route_id: bytes, timestamp: int) -> str:
@@ -190,6 +230,8 @@ class Peers:
             route: The route.
             remember: Whether what the peer broker has said of it may still come.
         """
+        if self._suspended:
+            self._remove_suspended(peer, route.route_id)
         update = self._table.remove(
             route.route_id,
             route.timestamp,
@@ -199,13 +241,30 @@ class Peers:
         )
         return self._gone(peer, (update,)) > 0
 
+    def begin_round(self, peer: PeerRoutes) -> None:
+        """Begin a round of a peer broker, which tells all its routes anew."""
+        self._table.begin_round(peer.broker_id)
+        self._suspended.begin_round(peer.broker_id)
+
     def sweep(self, peer: PeerRoutes, limit: int) -> int:
-        """Remove routes that a peer broker has not told in its round; return how many."""
-        return self._gone(peer, self._table.sweep(peer.broker_id, limit))
+        """Remove what a peer broker has not told in its round; return how many."""
+        removed = self._gone(peer, self._table.sweep(peer.broker_id, limit))
+        if removed < limit:
+            removed += self._forgotten(self._suspended.sweep(peer.broker_id, limit - removed))
+        return removed
 
     def drop(self, peer: PeerRoutes, limit: int) -> int:
-        """Remove routes of a peer broker; return how many."""
-        return self._gone(peer, self._table.drop(peer.broker_id, limit))
+        """Remove what a peer broker has told; return how many."""
+        removed = self._gone(peer, self._table.drop(peer.broker_id, limit))
+        if removed < limit:
+            removed += self._forgotten(self._suspended.drop(peer.broker_id, limit - removed))
+        return removed
+
+    def _forgotten(self, suspended: int) -> int:
+        """Return a number of suspended sessions that were removed."""
+        if suspended and self.follower is not None:
+            self.follower.kept_no_more()
+        return suspended
 
     def _gone(self, peer: PeerRoutes, updates: Sequence[Update[AnyRoute]]) -> int:
         removed = 0

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from ....protocol import Address
 from ....protocol.broker import Entry, RouteAdd, RouteRemove
 from .._exchange import Exchange
-from .._instrument import part_of
 from .._options import BrokerOptions
 from ._choice import Candidates
-from ._leaving import NOT_ALLOWED, OTHER_OWNER
-from ._peer_index import BEATEN, PeerIndex
+from ._joining import route_add, suspended_add
+from ._peer_index import PeerIndex
 from ._peers import RESERVED_SERVICES, ZoneFollower
 from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, own_route
 from ._selector import Ask
@@ -93,21 +92,23 @@ class ZoneIndex(PeerIndex):
             foreign: Whether the other one belongs to another principal, which has had the id first.
         """
         entry, suspended = self.own_route(route_id), self.suspended.get(route_id)
-        if entry is None:
-            if suspended is not None:
-                del self.suspended[route_id]
-                self.table.forget(route_id)
-                self._let_go(suspended, NOT_ALLOWED if foreign else BEATEN)
-            return
-        if not foreign:
-            self._beaten(entry, timestamp)
-            return
-        self._discard(entry)
-        instrument = part_of(self.node)
-        if instrument is not None:
-            instrument.left(entry, OTHER_OWNER)
-        self._tell("left", entry, OTHER_OWNER)
-        self._let_go(entry, NOT_ALLOWED)
+        if entry is not None:
+            self.end_beaten(entry, 0 if foreign else timestamp, foreign=foreign)
+        elif suspended is not None:
+            self.end_suspended(suspended, foreign=foreign)
+
+    def owned_before(self, route_id: bytes, since: int) -> None:
+        """Know that the owner of an own destination has had its id in another zone before.
+
+        Args:
+            route_id: The id.
+            since: Since when, in milliseconds since the Unix epoch.
+        """
+        entry = self.own_route(route_id) or self.suspended.get(route_id)
+        if entry is not None:
+            own_route(entry).owned_since = since
+            suspended = self.suspended.get(route_id) is entry
+            self._follow(suspended_add(entry) if suspended else route_add(entry))
 
     # --- their groups -----------------------------------------------------------------------------
 

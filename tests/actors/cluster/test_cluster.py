@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
@@ -507,55 +506,120 @@ async def test_without_rules_a_route_id_belongs_to_the_newest_connection(cluster
     assert one.evicted == ["replaced by a newer connection"]
 
 
-async def test_a_suspended_session_is_not_ended_by_another_principal(cluster: Clusters) -> None:
+REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
+
+
+async def ruled_pair(cluster: Clusters) -> tuple[Site, Site]:
     one, two = await pair(cluster)
     for site in (one, two):
         site.broker.authorization = Authorization(read_rules(RULES))
+    return one, two
+
+
+def kept(site: Site) -> int:
+    """Return how many suspended sessions of peer brokers a broker knows of."""
+    return len(site.broker.index.suspended_elsewhere)
+
+
+async def test_peer_brokers_are_told_of_a_suspended_session(cluster: Clusters) -> None:
+    one, two = await ruled_pair(cluster)
     route_id = uuid4()
-    index = one.broker.index
-    for principal, left in ((BOB, 1), (ANN, 0)):
-        registered = await one.connect("orders", route_id, ANN)
-        (entry,) = index.own_entries()
-        assert index.suspend(entry)
-        await asyncio.sleep(SOON)
-        there = await two.connect("orders", route_id, principal)
-        await asyncio.sleep(SOON)
-        assert len(index.suspended) == left
-        if left:
-            # It is the newer one once it is resumed.
-            assert index.resume(entry) is not None
-            await asyncio.sleep(SOON)
-            assert two.evicted == ["replaced by a newer connection"]
-            assert one.found("orders") == [one.id]
-            registered.withdraw()
-        else:
-            assert one.found("orders") == [two.id]
-        there.withdraw()
-        await asyncio.sleep(SOON)
-
-
-async def test_the_owner_of_a_suspended_session_connects_anew(cluster: Clusters) -> None:
-    """Another principal has taken the id meanwhile, at a broker that is not told of the session."""
-    one, two = await pair(cluster)
-    for site in (one, two):
-        site.broker.authorization = Authorization(read_rules(RULES))
-    route_id, index = uuid4(), one.broker.index
-    await one.connect("orders", route_id, ANN)
-    (entry,) = index.own_entries()
-    first = entry.timestamp
-    assert index.suspend(entry)
+    registered = await one.connect("orders", route_id, ANN)
     await asyncio.sleep(SOON)
+    registered.suspend()
+    await asyncio.sleep(SOON)
+    # It is no route: nothing can be sent there, and none is shown.
+    assert kept(two) == 1
+    assert two.found("orders") == []
+    assert all(row.route_id != route_id for row in two.broker.routes())
+    assert two.peer(one).refused == {}
+    for site in (one, two):
+        with pytest.raises(NotAllowed, match="register"):
+            await site.connect("orders", route_id, BOB)
+    assert registered.resume()
+    await asyncio.sleep(SOON)
+    assert (kept(two), two.found("orders")) == (0, [one.id])
+    registered.suspend()
+    await asyncio.sleep(SOON)
+    # One that comes later is told all of it.
+    three = await cluster.start("three", ["one"])
+    three.broker.authorization = Authorization(read_rules(RULES))
+    await asyncio.sleep(SOON)
+    assert kept(three) == 1
+    with pytest.raises(NotAllowed, match="register"):
+        await three.connect("orders", route_id, BOB)
+    # The session is given up, and the id is free.
+    registered.withdraw()
+    await asyncio.sleep(SOON)
+    assert (kept(two), kept(three)) == (0, 0)
     await two.connect("orders", route_id, BOB)
     await asyncio.sleep(SOON)
-    # Here the id is that of the session still.
-    with pytest.raises(NotAllowed, match="register"):
-        await one.connect("orders", route_id, BOB)
-    await one.connect("orders", route_id, ANN)
+    assert one.found("orders") == [two.id]
+
+
+async def test_a_suspended_session_is_kept_while_its_broker_is_away(cluster: Clusters) -> None:
+    one, two = await ruled_pair(cluster)
+    route_id = uuid4()
+    registered = await one.connect("orders", route_id, ANN)
+    registered.suspend()
     await asyncio.sleep(SOON)
-    assert two.evicted == ["replaced by a newer connection"]
-    assert one.found("orders") == two.found("orders") == [one.id]
-    assert owned_since(index.own_entries()[0]) == first
-    assert index.suspended == {}
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(HOLD - 10)
+    with pytest.raises(NotAllowed, match="register"):
+        await two.connect("orders", route_id, BOB)
+    # What has changed meanwhile is known when the link is back.
+    registered.withdraw()
+    other = await one.connect("orders", uuid4(), ANN)
+    other.suspend()
+    cluster.network.heal()
+    await asyncio.sleep(40)
+    assert kept(two) == 1
+    await two.connect("orders", route_id, BOB)
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(HOLD + 20)
+    assert kept(two) == 0
+    assert two.peer(one).routes == 0
+
+
+async def test_an_owner_connects_anew_at_another_broker(cluster: Clusters) -> None:
+    one, two = await ruled_pair(cluster)
+    route_id = uuid4()
+    registered = await one.connect("orders", route_id, ANN)
+    (first,) = one.broker.index.own_entries()
+    registered.suspend()
+    await asyncio.sleep(SOON)
+    await two.connect("orders", route_id, ANN)
+    await asyncio.sleep(SOON)
+    assert one.evicted == [REPLACED]
+    assert not registered.resume()
+    assert (kept(two), one.found("orders")) == (0, [two.id])
+    assert owned_since(two.broker.index.own_entries()[0]) == first.timestamp
+
+
+@pytest.mark.parametrize("how", ["resumes", "anew", "stays"])
+async def test_the_owner_of_a_suspended_session_is_first(cluster: Clusters, how: str) -> None:
+    """Another principal has taken the id meanwhile, at a broker that knows nothing of it."""
+    one, two = await ruled_pair(cluster)
+    route_id = uuid4()
+    registered = await one.connect("orders", route_id, ANN)
+    (first,) = one.broker.index.own_entries()
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(HOLD + 10)
+    await two.connect("orders", route_id, BOB)
+    registered.suspend()
+    cluster.network.heal()
+    await asyncio.sleep(60)
+    assert two.evicted == [REFUSED]
+    if how == "resumes":
+        assert registered.resume()
+    elif how == "anew":
+        await one.connect("orders", route_id, ANN)
+    await asyncio.sleep(SOON)
+    assert one.found("orders") == two.found("orders") == ([] if how == "stays" else [one.id])
+    if how != "stays":
+        (entry,) = one.broker.index.own_entries()
+        assert owned_since(entry) == first.timestamp
+        assert one.broker.index.suspended == {}
     with pytest.raises(NotAllowed, match="register"):
         await two.connect("orders", route_id, BOB)
 
@@ -563,28 +627,78 @@ async def test_the_owner_of_a_suspended_session_connects_anew(cluster: Clusters)
 async def test_a_suspended_session_gives_no_right_over_an_earlier_owner(
     cluster: Clusters,
 ) -> None:
-    one, two = await pair(cluster)
-    for site in (one, two):
-        site.broker.authorization = Authorization(read_rules(RULES))
+    one, two = await ruled_pair(cluster)
     route_id, index = uuid4(), one.broker.index
-    await two.connect("orders", route_id, BOB)
-    (entry,) = two.broker.index.own_entries()
-    await asyncio.sleep(SOON)
     cluster.network.cut(one.uri, two.uri)
     await asyncio.sleep(HOLD + 10)
-    while time.time() * 1000 < entry.timestamp + 2:
-        pass  # the clock of timestamps is not the virtual one
-    await one.connect("orders", route_id, ANN)
-    assert index.suspend(index.own_entries()[0])
+    await two.connect("orders", route_id, BOB)
+    registered = await one.connect("orders", route_id, ANN)
+    registered.suspend()
+    events = one.broker.events.subscribe()
     cluster.network.heal()
     await asyncio.sleep(60)
-    assert len(index.suspended) == 1
-    with pytest.raises(NotAllowed, match="register"):
-        await one.connect("orders", route_id, ANN)
+    assert (one.evicted, two.evicted, index.suspended) == ([REFUSED], [], {})
+    assert not registered.resume()
+    reasons = [event.reason for event in [await anext(events) for _ in range(2)]]
+    assert "its route id belongs to another principal" in reasons
     assert one.found("orders") == two.found("orders") == [two.id]
-    await one.connect("orders", route_id, BOB)
+
+
+@pytest.mark.parametrize("rules", [True, False])
+async def test_the_first_owner_keeps_an_id_when_brokers_meet_again(
+    cluster: Clusters, *, rules: bool
+) -> None:
+    one, two = await (ruled_pair(cluster) if rules else pair(cluster))
+    three = await cluster.start("three", ["one", "two"])
+    first, second = uuid4(), uuid4()
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(HOLD + 10)
+    await one.connect("orders", first, ANN)
+    await two.connect("orders", first, BOB)
+    await two.connect("mail", second, BOB)
+    await one.connect("mail", second, ANN)
+    # One that hears of both decides as they do.
     await asyncio.sleep(SOON)
-    assert two.evicted == ["replaced by a newer connection"]
+    found = (three.found("orders"), three.found("mail"))
+    assert found == (([one.id], [two.id]) if rules else ([two.id], [one.id]))
+    cluster.network.heal()
+    await asyncio.sleep(60)
+    told = [REFUSED] if rules else [REPLACED]
+    assert (one.evicted, two.evicted) == (told, told)
+    for site in (one, two, three):
+        assert (site.found("orders"), site.found("mail")) == found
+
+
+async def test_no_more_suspended_sessions_are_kept_than_routes(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    options = BrokerOptions(management=False, max_peer_routes=2)
+    two = await cluster.start("two", ["one"], broker_options=options)
+    await asyncio.sleep(SOON)
+    for site in (one, two):
+        site.broker.authorization = Authorization(read_rules(RULES))
+    registered = [await one.connect("orders", uuid4(), ANN) for _ in range(2)]
+    for each in registered:
+        each.suspend()
+    other = await one.connect("orders", uuid4(), ANN)
+    other.suspend()
+    await asyncio.sleep(SOON)
+    assert kept(two) == 2
+    assert sum(two.peer(one).refused.values()) == 1
+    assert two.broker.index.peers.refused == 1
+
+
+async def test_what_is_told_of_a_suspended_session_without_its_owner_is_refused(
+    cluster: Clusters,
+) -> None:
+    """As one that a broker of an earlier version refuses."""
+    peer = FakePeer()
+    cluster.network.listen("test://fake", peer)
+    site = await cluster.start("one", ["fake"])
+    await asyncio.sleep(SOON)
+    peer.send(peer.snapshot(peer.route("onward.suspended"), peer.route("onward.else")))
+    await asyncio.sleep(SOON)
+    assert kept(site) == 0
+    assert site.peer(peer.facts.broker_id).refused == {"its service name is reserved": 2}
 
 
 async def test_a_destination_cannot_name_an_owner(cluster: Clusters) -> None:

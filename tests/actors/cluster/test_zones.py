@@ -17,6 +17,7 @@ from onward.protocol import TAGS, Address, OnwardError
 from onward.protocol.cluster import ClusterLimits, RouteGroupsStatistics
 from onward.protocol.security import NotAllowed, Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
+from tests.support.peer_links import MemoryLink
 
 ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
 RULES = """
@@ -290,7 +291,7 @@ async def test_a_route_id_of_another_principal_in_another_zone_is_not_taken_over
         assert made["a1"].found("orders") == [first.id]
         assert made["b2"].found("orders") == []
         reasons = [(await anext(events)).reason for _ in range(2)]
-        assert reasons == ["", "its route id belongs to another principal, in another zone"]
+        assert reasons == ["", OTHER_OWNER]
         # It is known now, and refused at once; other ids and the owner are not.
         with pytest.raises(NotAllowed, match="register"):
             await late.connect("orders", owned, BOB)
@@ -303,7 +304,7 @@ async def test_a_route_id_of_another_principal_in_another_zone_is_not_taken_over
         assert registered.current is False
 
 
-async def test_a_route_id_is_free_a_while_after_its_owner_has_gone() -> None:
+async def test_a_route_id_is_free_once_its_owner_has_gone() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
         take_rules(made, "a1 b1")
@@ -313,7 +314,11 @@ async def test_a_route_id_is_free_a_while_after_its_owner_has_gone() -> None:
         await asyncio.sleep(5)
         assert len(made["b1"].evicted) == 1
         registered.withdraw()
-        await asyncio.sleep(30)
+        await asyncio.sleep(5)
+        # The other zone is asked whether the id is taken still.
+        with pytest.raises(NotAllowed, match="register"):
+            await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(1)
         await made["b1"].connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(100)
         assert len(made["b1"].evicted) == 1
@@ -335,6 +340,7 @@ async def test_two_owners_that_meet_keep_the_route_of_the_earlier_one() -> None:
 
 
 REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
+OTHER_OWNER = "its route id belongs to another principal"
 TAKEN_OVER = "another connection has taken over its route id"
 
 
@@ -416,24 +422,87 @@ async def test_an_owner_that_has_left_begins_anew() -> None:
         assert (made["a2"].evicted, made["b1"].evicted) == ([REFUSED], [])
 
 
-async def test_the_id_of_a_suspended_session_belongs_to_its_owner() -> None:
+async def test_an_id_that_is_taken_is_refused_for_as_long_as_it_is() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
         take_rules(made, "a1 b1")
-        registered = await made["a1"].connect("orders", UUID(int=1), ANN)
+        await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(5)
+        for _ in range(10):
+            with pytest.raises(NotAllowed, match="register"):
+                await made["b1"].connect("orders", UUID(int=1), BOB)
+            await asyncio.sleep(25)
+        assert (made["a1"].evicted, made["b1"].evicted) == ([], [REFUSED])
+
+
+def far_from(made: dict[str, Site], name: str) -> tuple[Site, Site]:
+    """Return the brokers of zone a: one that a broker has no link with, and its gateway."""
+    gateway = made[name].cluster.membership.gateway("a")
+    one, two = made["a1"], made["a2"]
+    return (two, one) if one.id == gateway else (one, two)
+
+
+@pytest.mark.parametrize("wait", [10, 150])
+@pytest.mark.parametrize("how", ["resumes", "anew", "here", "there"])
+async def test_the_id_of_a_suspended_session_belongs_to_its_owner(how: str, wait: float) -> None:
+    """Also after filters were made anew, and at brokers that have no link with its own."""
+    async with clusters() as c:
+        made = await joined(c, "a1 a2 b1 b2")
+        take_rules(made, "a1 a2 b1 b2")
+        home, gateway = far_from(made, "b1")
+        registered = await home.connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
         registered.suspend()
+        await asyncio.sleep(wait)
+        rival = made["b1"]
+        await rival.connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(10)
-        await made["b1"].connect("orders", UUID(int=1), BOB)
+        assert (home.evicted, rival.evicted) == ([], [REFUSED])
+        for site in (rival, gateway, home):
+            with pytest.raises(NotAllowed, match="register"):
+                await site.connect("orders", UUID(int=1), BOB)
+        stays = {"resumes": home, "anew": home, "here": gateway, "there": made["b2"]}[how]
+        if how == "resumes":
+            assert registered.resume()
+        else:
+            await stays.connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(10)
-        assert (made["a1"].evicted, made["b1"].evicted) == ([], [REFUSED])
-        # The owner itself moves to the other zone.
+        told = [] if how == "resumes" else [TAKEN_OVER if how == "anew" else REPLACED]
+        assert (home.evicted, len(rival.evicted)) == (told, 1)
+        assert registered.resume() is False
+        for site in made.values():
+            assert (site.broker.index.suspended, len(site.broker.index.suspended_elsewhere)) == (
+                {},
+                0,
+            )
+        assert stays.found("orders") == [stays.id]
+        # The owner has had it since the first of its registrations.
+        (entry,) = stays.broker.index.own_entries()
+        places = [each.cluster.place_of(entry.route_id) for each in made.values()]
+        firsts = {each.claim[0] for each in places if each is not None}
+        assert len(firsts) == 1
+        assert firsts.pop() < entry.timestamp
+
+
+async def test_an_owner_that_moves_to_another_zone_is_the_earlier_one_in_a_third() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 a2 b1 c1")
+        take_rules(made, "a1 a2 b1 c1")
+        home, _ = far_from(made, "b1")
+        registered = await home.connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        for name in ("a1", "a2", "b1"):
+            c.network.cut(f"test://{name}", "test://c1")
+        await made["c1"].connect("orders", UUID(int=1), BOB)
+        registered.suspend()
+        await asyncio.sleep(5)
         await made["b1"].connect("orders", UUID(int=1), ANN)
-        await asyncio.sleep(10)
-        assert made["a1"].evicted == [REPLACED]
-        assert not registered.resume()
-        assert made["a1"].broker.index.suspended == {}
-        assert made["b1"].found("orders") == [made["b1"].id]
+        await asyncio.sleep(5)
+        c.network.heal()
+        await asyncio.sleep(100)
+        assert (home.evicted, made["b1"].evicted, made["c1"].evicted) == ([REPLACED], [], [REFUSED])
 
 
 async def test_a_suspended_session_ends_for_an_earlier_owner() -> None:
@@ -446,11 +515,33 @@ async def test_a_suspended_session_ends_for_an_earlier_owner() -> None:
         registered = await made["a1"].connect("orders", UUID(int=1), BOB)
         registered.suspend()
         await asyncio.sleep(70)
+        events = made["a1"].broker.events.subscribe()
         c.network.heal()
         await asyncio.sleep(60)
         assert (made["a1"].evicted, made["b1"].evicted) == ([REFUSED], [])
         assert not registered.resume()
         assert made["a1"].broker.index.table.expecting == 0
+        told = [await anext(events) for _ in range(2)]
+        assert [each.reason for each in told if each.kind == "left"] == [OTHER_OWNER]
+
+
+async def test_without_rules_no_zone_is_asked_for_suspended_sessions() -> None:
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        registered = await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        registered.suspend()
+        await asyncio.sleep(5)
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(5)
+        c.network.cut("test://a1", "test://b1")
+        await asyncio.sleep(30)
+        c.network.heal()
+        await asyncio.sleep(60)
+        link = made["a1"].cluster.links.gateways[made["b1"].id].connection
+        assert isinstance(link, MemoryLink)
+        assert not any(route.endswith("s-of") for route, _ in link.sent)
+        assert list(made["a1"].broker.index.suspended) == [UUID(int=1).bytes]
 
 
 async def test_a_broker_that_tells_no_owners_is_asked_for_places_only(

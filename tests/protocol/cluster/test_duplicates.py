@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.broker import NO_OWNER, owner_text
+from onward.protocol.broker import MAX_OWNED, NO_OWNER, owner_text
 from onward.protocol.cluster import (
     MAX_PLACES,
     Beaten,
@@ -13,6 +15,7 @@ from onward.protocol.cluster import (
     ClusterLimits,
     DuplicateSearch,
     DuplicateSearchStatistics,
+    Earlier,
     RoutePlace,
     answer_owned_places,
     answer_places,
@@ -120,6 +123,22 @@ def asked(
     number: int = 1,
 ) -> list[Beaten]:
     """Ask another zone for the owner of one route; return what is beaten."""
+    return [each for each in met(search, own, there, now=now, number=number) if is_beaten(each)]
+
+
+def is_beaten(found: Beaten | Earlier) -> TypeGuard[Beaten]:
+    return isinstance(found, Beaten)
+
+
+def met(
+    search: DuplicateSearch,
+    own: RoutePlace | None,
+    there: RoutePlace | None,
+    *,
+    now: float = 0.0,
+    number: int = 1,
+) -> list[Beaten | Earlier]:
+    """Ask another zone for the owner of one route; return what that means."""
     search.suspect("b", [route_id(number)])
     request = search.next("b", SALT) or b""
     answer = answer_owned_places(request, {route_id(number): there}.get, OTHER_SALT)
@@ -167,16 +186,73 @@ def test_an_id_of_another_principal_is_refused_for_a_while() -> None:
     found = search.statistics()
     assert (found.beaten, found.foreign, found.taken, found.forgotten) == (1, 1, 1, 0)
     assert not search.is_taken(route_id(1), BOB, 30.0)
+    assert not search.is_taken(route_id(1), BOB, 60.0)
     assert search.statistics().taken == 0
     for number in (1, 2, 1, 3):
-        asked(search, mine, first, now=31.0, number=number)
-    taken = [search.is_taken(route_id(number), BOB, 32.0) for number in (1, 2, 3)]
+        asked(search, mine, first, now=61.0, number=number)
+    taken = [search.is_taken(route_id(number), BOB, 62.0) for number in (1, 2, 3)]
     assert taken == [True, False, True]
     assert search.statistics().forgotten == 1
     # What is over its time makes room, and was not forgotten.
-    asked(search, mine, first, now=90.0, number=4)
+    asked(search, mine, first, now=190.0, number=4)
     found = search.statistics()
     assert (found.taken, found.forgotten) == (1, 1)
+
+
+def test_an_id_is_refused_for_longer_each_time_that_it_is_found_taken() -> None:
+    search = DuplicateSearch(ClusterLimits(taken_hold=10.0, longest_taken_hold=35.0))
+    mine, first = RoutePlace(CLOCK, HOME, BOB), RoutePlace(CLOCK - 5, OTHER, ANN)
+    assert search.ask_again(route_id(1), 0.0) == ""
+    asked(search, mine, first)
+    # A rival that comes back behind each hold has the id for as long as an answer takes.
+    now = 0.0
+    for hold in (10.0, 20.0, 35.0, 35.0):
+        assert search.is_taken(route_id(1), BOB, now + hold - 0.1)
+        now += hold + 1.0
+        assert not search.is_taken(route_id(1), BOB, now)
+        asked(search, mine, first, now=now)
+
+
+def test_a_zone_is_asked_again_for_an_id_that_is_refused() -> None:
+    search = DuplicateSearch(ClusterLimits(taken_hold=10.0))
+    mine, first = RoutePlace(CLOCK, HOME, BOB), RoutePlace(CLOCK - 5, OTHER, ANN)
+    asked(search, mine, first)
+    assert search.ask_again(route_id(1), 0.9) == ""  # it has just said so
+    assert search.next("b", SALT) is None
+    for now in (9.0, 25.0):
+        assert search.ask_again(route_id(1), now) == "b"
+        assert met(search, None, first, now=now) == []
+    assert search.is_taken(route_id(1), BOB, 60.0)
+    # Without rules there by now, nothing is said of the owner; another zone knows nothing of it.
+    search.suspect("b", [route_id(1)])
+    request = search.next("b") or b""
+    answer = answer_places(request, {route_id(1): first}.get)
+    assert search.answered("b", answer, NOWHERE.get, CLOCK, 60.0) == []
+    search.suspect("c", [route_id(1)])
+    request = search.next("c", SALT) or b""
+    search.answered(
+        "c", answer_owned_places(request, NOWHERE.get, OTHER_SALT), NOWHERE.get, CLOCK, 60.0
+    )
+    assert search.is_taken(route_id(1), BOB, 60.0)
+    # The owner has gone: it is free at once.
+    assert met(search, None, None, now=61.0) == []
+    assert not search.is_taken(route_id(1), BOB, 61.0)
+    assert search.statistics().taken == 0
+
+
+def test_an_owner_that_moves_to_another_zone_has_had_its_id_since_then() -> None:
+    mine = RoutePlace(CLOCK, HOME, ANN)
+    there = RoutePlace(CLOCK - 5, OTHER, ANN, since=CLOCK - 90)
+    assert met(DuplicateSearch(), mine, there) == [Earlier(route_id(1), CLOCK - 90)]
+    known = RoutePlace(CLOCK, HOME, ANN, since=CLOCK - 90)
+    assert met(DuplicateSearch(), known, there) == []
+    assert met(DuplicateSearch(), RoutePlace(CLOCK, HOME), there) == []
+    # No further back than a registration may reach, and told once.
+    long_ago = RoutePlace(CLOCK - 5, OTHER, ANN, since=1)
+    (found,) = met(DuplicateSearch(), mine, long_ago)
+    assert found == Earlier(route_id(1), CLOCK - MAX_OWNED * 1000)
+    again = RoutePlace(CLOCK, HOME, ANN, since=CLOCK - MAX_OWNED * 1000)
+    assert met(DuplicateSearch(), again, long_ago) == []
 
 
 def test_an_owner_that_connects_anew_is_the_first_one_still() -> None:
