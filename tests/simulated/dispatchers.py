@@ -352,8 +352,6 @@ def _of_kept(sent: Sent) -> Iterator[str]:
         return
     if not (told["accepted"] or told["rejected"] or sent.dead):
         yield f"accepted as it is on disk, and lost: consumers told {dict(told)}"
-    if sent.calm and told["accepted"] > 1:
-        yield f"accepted by {told['accepted']} consumers, and no link or node was lost"
     over = min(sent.until, sent.ended + AGE)
     if sent.dead and not told["rejected"] and sent.died < over - SLACK:
         yield f"given up {over - sent.died:.2f} s before its time was over"

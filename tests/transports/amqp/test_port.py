@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from onward.actors import Node
-from onward.actors.dispatch import Dispatcher, Received
-from onward.protocol.dispatch import Access, RoutingPattern, Second, Semantics
+from onward.actors.dispatch import Dispatcher, DispatchOptions, Received
+from onward.protocol.dispatch import Access, DeliveryLimits, RoutingPattern, Second, Semantics
 from onward.protocol.security import Principal
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.nets import SETTLE, Net, linear
@@ -317,6 +317,56 @@ async def test_a_slow_reader_beside_a_quick_one_bounces_nothing(edges: Edges[Dis
         slow.links.resume()
     assert states(sent) == [ACCEPTED] * len(sent)
     assert len(slow.client.received) == waiting
+
+
+async def test_an_unsettled_flood_of_one_client_leaves_another_its_part(node: Node) -> None:
+    limits = DeliveryLimits(max_unsettled_size=40_000)
+    edges = Edges(await Dispatcher.attach(node, DispatchOptions(deliveries=limits)))
+    flooding, silent, measured, quick = [edges() for _ in range(4)]
+    silent.client.accepts = False
+    silent.client.receiver("slow", credit=1000)
+    quick.client.receiver("orders", credit=1000)
+    floods = [flooding.client.sender(name) for name in ("slow", None)]
+    link = measured.client.sender("orders")
+    edges.pump()
+    flood: list[Any] = []
+    for _ in range(100):
+        flood += send(flooding, floods[0], "x" * 900)
+        flood += send(flooding, floods[1], "x" * 900, address="slow")
+    edges.pump()
+    held = states(flood).count(0)
+    assert 8 <= held <= 11  # a quarter
+    assert sorted(states(flood)) == [0] * held + [RELEASED] * (200 - held)
+    counts = edges.port.statistics().counts
+    assert counts["more than the share of its source"] == 200 - held
+    for _ in range(20):
+        sent = send(measured, link, *["x" * 900] * 5)
+        edges.pump()
+        assert states(sent) == [ACCEPTED] * 5
+    assert link.credit == WINDOW
+    for each in edges.made:
+        each.cut()
+
+
+async def test_a_disposition_for_an_unknown_delivery_changes_nothing(
+    edges: Edges[Dispatcher],
+) -> None:
+    producing, forging, other = edges(), edges(), edges()
+    other.client.accepts = False
+    other.client.receiver("orders", credit=1)
+    forging.client.receiver("others", credit=0)
+    link = producing.client.sender("orders")
+    edges.pump()
+    sent = send(producing, link, "a")
+    edges.pump()
+    # AMQP 1.0, part 2, section 2.7.6: the deliveries 0 to 9 are settled as accepted.
+    frame = "00000018 02000000 005315 c0 0b 05 41 43 5209 41 00532445".replace(" ", "")
+    forging.engine.receive(bytes.fromhex(frame))
+    edges.pump()
+    assert states(sent) == [0]
+    settle(other, ACCEPTED)
+    edges.pump()
+    assert states(sent) == [ACCEPTED]
 
 
 async def test_a_message_of_a_program_is_data_and_one_of_a_client_is_whole(
