@@ -258,7 +258,7 @@ def authenticates(arguments: argparse.Namespace) -> bool:
         arguments.principals
         or arguments.jwt_keys
         or arguments.callout
-        or getattr(arguments, "inline_principals", None)
+        or getattr(arguments, "inline_principals", _NO_PRINCIPALS) != _NO_PRINCIPALS
     )
 
 

@@ -19,6 +19,7 @@ from ._broker_plan import SECURE, Faults, plan_of
 from ._config import Configuration, configured
 from ._config_file import ListenerSettings, Setting
 from ._config_options import ConfigOption, OwnSection
+from ._dispatch import Dispatching
 from ._event_log import check_event_log
 from ._reach import tls_of
 from ._report_scrub import without_password
@@ -28,7 +29,8 @@ __all__ = ["add_commands", "lines_of"]
 
 _DESCRIPTION: Final = """\
 Check a configuration file of `onward broker --config FILE`, or print the configuration in force.
-The environment counts, as for the broker.
+The environment counts, as for the broker. With --node or --dispatch it is that of `onward node` or
+`onward dispatch`.
 """
 
 _CHECK: Final = """\
@@ -47,20 +49,26 @@ def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "config",
-        help="check the configuration of a broker or a node, or print it",
+        help="check the configuration of a broker, a node or a dispatcher, or print it",
         description=_DESCRIPTION,
     )
-    servers = {name: commands.choices[name] for name in ("broker", "node")}
+    servers = {name: commands.choices[name] for name in ("broker", "node", "dispatch")}
     steps = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(
         name: str, text: str, description: str, command: Callable[[argparse.Namespace], None]
     ) -> argparse.ArgumentParser:
         step = steps.add_parser(name, help=text, description=description)
-        step.add_argument(
-            "--node", action="store_true", help="the file is that of `onward node`, not of a broker"
-        )
-        step.set_defaults(command=command, servers=servers)
+        whose = step.add_mutually_exclusive_group()
+        for server in ("node", "dispatch"):
+            whose.add_argument(
+                f"--{server}",
+                dest="section",
+                action="store_const",
+                const=server,
+                help=f"the file is that of `onward {server}`, not of a broker",
+            )
+        step.set_defaults(command=command, servers=servers, section="broker")
         return step
 
     check = add("check", "check a file", _CHECK, _check)
@@ -78,7 +86,7 @@ def add_commands(commands: Commands) -> None:
 
 def _configured(arguments: argparse.Namespace) -> argparse.Namespace:
     """Return the options of the server with a file and without further options."""
-    section: OwnSection = "node" if arguments.node else "broker"
+    section: OwnSection = arguments.section
     parser: argparse.ArgumentParser = arguments.servers[section]
     words = [] if arguments.file is None else ["--config", str(arguments.file)]
     return configured(parser, section, parser.parse_args(words))
@@ -86,8 +94,12 @@ def _configured(arguments: argparse.Namespace) -> argparse.Namespace:
 
 def _check(arguments: argparse.Namespace) -> None:
     found = _configured(arguments)
-    if arguments.node:
+    if arguments.section != "broker":
         faults = Faults()
+        if arguments.section == "dispatch":
+            part = faults.made(lambda: Dispatching(found))
+            if part is not None:
+                faults.made(part.check)
         faults.made(lambda: check_event_log(found))
         tls = faults.made(lambda: tls_of(found, listens=True))
         if tls is not None:
@@ -178,6 +190,6 @@ def _toml(value: Any, option: ConfigOption) -> str:
         return f'"{value:o}"'
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, tuple):  # a worker of a node
-        return json.dumps("=".join(map(str, cast("tuple[object, ...]", value))))
+    if type(value) is tuple:  # a worker of a node
+        value = "=".join(map(str, cast("tuple[object, ...]", value)))
     return json.dumps(without_password(str(value)), ensure_ascii=False)

@@ -18,7 +18,7 @@ from ._arguments import octal, positive, seconds, size
 
 __all__ = ["ConfigOption", "OwnSection", "Where", "options_of"]
 
-OwnSection: TypeAlias = Literal["broker", "node"]
+OwnSection: TypeAlias = Literal["broker", "node", "dispatch"]
 
 NOT_IN_FILE: Final = frozenset({"help", "config"})
 """The options of a server that no file has."""
@@ -74,6 +74,16 @@ BROKER_PLACES: Final = {
 
 NODE_PLACES: Final = {"worker": ("node", "workers")}
 
+DISPATCH_PLACES: Final = {
+    "consume": ("dispatch", "consumers"),
+    "neighbour": ("dispatch", "neighbours"),
+    "neighbour_role": ("dispatch", "neighbour_roles"),
+    "worker": ("dispatch", "workers"),
+}
+
+OWN_PLACES: Final = {"broker": BROKER_PLACES, "node": NODE_PLACES, "dispatch": DISPATCH_PLACES}
+"""The places by the command."""
+
 OF_CONNECTIONS: Final = ("resume",)
 
 HOT: Final = frozenset(
@@ -106,7 +116,7 @@ HOT: Final = frozenset(
 NODE_HOT: Final = frozenset(
     {"authority", "certificate", "client_certificates", "key", "log", "principals"}
 )
-"""Those of a node."""
+"""Those of a node, also of one that dispatches by name."""
 
 Kind: TypeAlias = Literal[
     "true or false", "text", "number", "seconds", "bytes", "file", "folder", "octal"
@@ -295,7 +305,7 @@ def _option(action: argparse.Action, command: OwnSection) -> ConfigOption:
 
 
 def _place(dest: str, command: OwnSection) -> tuple[str, str]:
-    explicit = {**PLACES, **(BROKER_PLACES if command == "broker" else NODE_PLACES)}
+    explicit = {**PLACES, **OWN_PLACES[command]}
     if dest in explicit:
         return explicit[dest]
     if command == "broker" and dest.startswith(OF_CONNECTIONS):

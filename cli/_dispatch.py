@@ -19,6 +19,7 @@ from ..actors.dispatch import (
     HoldStoreFailed,
     HoldStoreInUse,
 )
+from ..actors.dispatch._served import read_served
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError
 from ..protocol.dispatch import MAX_COST, BadName, DispatchError, check_node_name
@@ -26,11 +27,11 @@ from ..protocol.toml import FileError
 from ..transports import link_principals
 from ._arguments import Commands, address, positive
 from ._authentication import authenticates
+from ._config import Configure, add_config
 from ._listen import listen
 from ._logs import server_log
-from ._node import NodePart, add_options, serve
+from ._node import NodePart, add_options, run_node
 from ._reach import certificates_for, schemes, tls_of
-from ._run import run
 from ._service import Service
 from ._status import CommandError, Status
 
@@ -117,7 +118,6 @@ def add_commands(commands: Commands) -> None:
     group.add_argument(
         "--hold-file",
         metavar="FILE",
-        default="",
         help="hold messages of names that hold on disk in this file (default: no name can)",
     )
     group.add_argument(
@@ -136,7 +136,7 @@ def add_commands(commands: Commands) -> None:
         help="let clients of AMQP 1.0 use the names: listen for them at amqp://HOST:PORT, or at "
         "amqps://HOST:PORT with TLS; may be repeated",
     )
-    parser.set_defaults(command=_command)
+    add_config(parser, "dispatch", _command)
 
 
 class Neighbour(NamedTuple):
@@ -151,6 +151,10 @@ class Neighbour(NamedTuple):
     uri: str
     cost: int = 1
     name: str = ""
+
+    def __str__(self) -> str:
+        """Return it as it is written on the command line."""
+        return f"{self.name}{'@' if self.name else ''}{self.uri}={self.cost}"
 
 
 def _neighbour(text: str) -> Neighbour:
@@ -176,12 +180,10 @@ def _consumer(text: str) -> tuple[str, Address]:
     return name, address(worker)
 
 
-def _command(arguments: argparse.Namespace) -> None:
+def _command(arguments: argparse.Namespace, read: Configure) -> None:
     with server_log(arguments) as log:
-        service = Service()
         part = Dispatching(arguments)
-        signals = {**service.signals(), "SIGUSR1": log.reopen}
-        run(lambda stop: serve(stop, arguments, service, part=part), signals)
+        run_node(arguments, read, log, part)
 
 
 class Dispatching(NodePart):
@@ -203,7 +205,7 @@ class Dispatching(NodePart):
             self._options: Final = DispatchOptions(
                 node_name=arguments.name,
                 cost=arguments.cost,
-                hold_file=arguments.hold_file,
+                hold_file=arguments.hold_file or "",
                 neighbour_roles=_neighbour_roles(arguments),
             )
         except BadName as error:
@@ -223,6 +225,19 @@ class Dispatching(NodePart):
                 text = f"there is no worker {worker} to consume {name}"
                 raise CommandError(text, Status.USAGE)
         self._kinds: Final[dict[Address, str]] = kinds
+
+    def check(self) -> None:
+        """Check the file of addresses without a dispatcher.
+
+        Raises:
+            CommandError: It has faults, or says what this node does not serve.
+        """
+        if self._arguments.addresses is None:
+            return
+        try:
+            read_served(self._read(), str(self._arguments.addresses), self._options)
+        except (DispatchError, FileError) as error:
+            raise CommandError(f"{error}", Status.USAGE) from error
 
     async def start(self, node: Node, service: Service) -> list[Address]:
         """Start the dispatcher and its consumers; return what is exposed to peers."""

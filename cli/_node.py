@@ -21,7 +21,7 @@ from ._callout import check_callout
 from ._config import Configure, add_config
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
-from ._logs import add_server_log, server_log
+from ._logs import LogWriter, add_server_log, server_log
 from ._reach import add_tls, authentication_for, certificates_for, schemes, tls_of
 from ._reconfigure import Reconfiguration
 from ._run import Interrupted, StopRequest, run
@@ -36,6 +36,7 @@ __all__ = [
     "NodePart",
     "add_commands",
     "add_options",
+    "run_node",
     "serve",
 ]
 
@@ -232,13 +233,30 @@ def _worker(text: str) -> tuple[Address, str]:
 
 def _command(arguments: argparse.Namespace, read: Configure) -> None:
     with server_log(arguments) as log:
-        check_event_log(arguments)
-        service, running = Service(), Reconfiguration(arguments, read)
-        if arguments.config is not None:
-            # The first part: the others read the files that it names.
-            service.reloads.add("configuration", running.prepare)
-        signals = {**service.signals(), "SIGUSR1": log.reopen}
-        run(lambda stop: serve(stop, arguments, service, running), signals)
+        run_node(arguments, read, log)
+
+
+def run_node(
+    arguments: argparse.Namespace, read: Configure, log: LogWriter, part: NodePart | None = None
+) -> None:
+    """Run a node as a service, with a configuration that a reload reads anew.
+
+    Args:
+        arguments: The options of the command.
+        read: Reads them anew.
+        log: The log of the process.
+        part: What the node runs beside its workers.
+
+    Raises:
+        CommandError: It cannot run with these options.
+    """
+    check_event_log(arguments)
+    service, running = Service(), Reconfiguration(arguments, read)
+    if arguments.config is not None:
+        # The first part: the others read the files that it names.
+        service.reloads.add("configuration", running.prepare)
+    signals = {**service.signals(), "SIGUSR1": log.reopen}
+    run(lambda stop: serve(stop, arguments, service, running, part), signals)
 
 
 async def serve(

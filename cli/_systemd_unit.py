@@ -1,4 +1,4 @@
-"""`onward systemd-unit`: print a unit that runs a broker or a node as a service."""
+"""`onward systemd-unit`: print a unit that runs a broker, a node or a dispatcher as a service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ examples:
   onward systemd-unit broker --listen rsocket+tcp://0.0.0.0:8001
 """
 
-SERVES: Final = ("broker", "node")
+SERVES: Final = ("broker", "node", "dispatch")
 
 _UNIT: Final = """\
 [Unit]
@@ -94,7 +94,7 @@ def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "systemd-unit",
-        help="print a unit that runs a broker or a node as a service",
+        help="print a unit that runs a broker, a node or a dispatcher as a service",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -171,7 +171,7 @@ def unit(serves: str, options: list[str], program: list[str]) -> str:
     """Return the text of the unit.
 
     Args:
-        serves: The command, `broker` or `node`.
+        serves: The command, such as `broker`.
         options: Its options.
         program: The words that run `onward`.
     """

@@ -14,7 +14,7 @@ from onward.cli._main import parser_of
 
 __all__ = ["fill", "server_options"]
 
-_MARK = re.compile(r"^<!-- configuration: *(?P<command>broker|node) *-->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- configuration: *(?P<command>broker|node|dispatch) *-->$", re.MULTILINE)
 _HEAD = "| key | value | default | command line | reload |\n| --- | --- | --- | --- | --- |"
 
 

@@ -17,13 +17,12 @@ from ...protocol.dispatch import (
     Semantics,
     Share,
     Throttle,
-    read_provisions,
 )
 from ...protocol.security import ANONYMOUS, Principal
 from ._access import PrincipalOf, may_produce
 from ._name_state import NameState
 from ._schedule import Alarm
-from ._served import check_default, check_provision, check_told
+from ._served import check_provision, check_told, read_served
 from ._stored import effective
 from ._tag_consumers import TagConsumers
 
@@ -95,12 +94,9 @@ class Provisioning:
     def load(self, content: str | bytes, file: str) -> ProvisionsChange:
         """Provision what a file has, in the place of all that was loaded from it before."""
         options = self._core.options
-        read = read_provisions(content, file, options.limits)
-        for each in read.provisions:
-            check_provision(each, options)
-        default = read.default or options.default
-        check_default(default, options)
+        read = read_served(content, file, options)
         change = self.provisions.load(read.provisions, file)
+        default = read.default or options.default
         self._all = self._all or self.provisions.default != default
         self.provisions.default = default
         self._changed((*change.added, *change.changed), change.withdrawn)

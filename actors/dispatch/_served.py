@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol import NAME
-from ...protocol.dispatch import BadSemantics, Provision, Semantics
+from ...protocol.dispatch import (
+    BadSemantics,
+    Provision,
+    ProvisionsFile,
+    Semantics,
+    read_provisions,
+)
 from ._options import DispatchOptions
 from ._stored import holds_on_disk
 
-__all__ = ["check_default", "check_provision", "check_served", "check_told"]
+__all__ = ["check_default", "check_provision", "check_served", "check_told", "read_served"]
 
 _ONE_NAME: Final = "tags are for one name, not for a pattern of names"
 
@@ -60,3 +66,18 @@ def check_default(semantics: Semantics, options: DispatchOptions) -> None:
     check_served(semantics, options)
     if semantics.tags:
         raise BadSemantics([_ONE_NAME])
+
+
+def read_served(content: str | bytes, file: str, options: DispatchOptions) -> ProvisionsFile:
+    """Read a file of provisions for a node with these options.
+
+    Raises:
+        FileError: The file has problems; the error lists all of them.
+        BadSemantics: It has some that the dispatcher does not serve.
+    """
+    read = read_provisions(content, file, options.limits)
+    for each in read.provisions:
+        check_provision(each, options)
+    if read.default is not None:
+        check_default(read.default, options)
+    return read

@@ -18,7 +18,7 @@ from onward.cli._main import parser_of
 from onward.cli._status import CommandError, Status
 from tests.support.fixtures import Capsys, Patch
 
-SERVERS: tuple[OwnSection, ...] = ("broker", "node")
+SERVERS: tuple[OwnSection, ...] = ("broker", "node", "dispatch")
 PARSERS = {command: parser_of(command) for command in SERVERS}
 """To make one means to make those of all commands: too long for each of some hundred options."""
 DIGEST = "a" * 64
@@ -62,7 +62,13 @@ def folder(tmp_path: Path) -> Folder:
 # --- each option has its place ---
 
 
-EXAMPLES = {"allow": "1#a:1", "callout": "5#/run/a => a", "expose": "1#a:1"}
+EXAMPLES = {
+    "allow": "1#a:1",
+    "callout": "5#/run/a => a",
+    "consume": "orders=a",
+    "expose": "1#a:1",
+    "neighbour": "b@tcp://b:1=10",
+}
 """The words of options that take no other text."""
 
 

@@ -161,6 +161,38 @@ certificate = "{certificates.server}"
     assert len(err.splitlines()) == 2
 
 
+def test_a_file_of_a_dispatcher(tmp_path: Path, capsys: Capsys) -> None:
+    (tmp_path / "names.toml").write_text('[[name]]\npattern = "orders"\nrouting = "direct"\n')
+    path = tmp_path / "dispatch.toml"
+    path.write_text("""\
+[dispatch]
+name = "store"
+neighbours = ["hub@tcp://hub:4000=10", "tcp://other:4000"]
+addresses = "names.toml"
+workers = ["shop=echo"]
+consumers = ["orders=shop"]
+""")
+    assert run(capsys, "check", "--dispatch", str(path)) == (Status.OK, f"{path}: no fault\n", "")
+    status, shown, _ = run(capsys, "show", "--dispatch", str(path))
+    assert status == Status.OK
+    assert 'neighbours = ["hub@tcp://hub:4000=10", "tcp://other:4000=1"]' in shown
+    assert 'consumers = ["orders=0#shop"]' in shown
+    again = tmp_path / "again.toml"
+    again.write_text(shown)
+    assert run(capsys, "show", "--dispatch", str(again))[1] == shown
+    # All that is wrong is told at once, also what the file of names has.
+    wrong = '[[name]]\npattern = "a"\nundeliverable = [{ hold = 1, disk = true }]\n'
+    (tmp_path / "names.toml").write_text(wrong)
+    path.write_text('[dispatch]\naddresses = "names.toml"\n[tls]\nclient = "optional"\n')
+    status, _, err = run(capsys, "check", "--dispatch", str(path))
+    assert status == Status.USAGE
+    assert "a hold on disk needs a file" in err
+    assert "certificate" in err
+    path.write_text("[dispatch]\nname = 'a/b'\n")
+    status, _, err = run(capsys, "check", "--dispatch", str(path))
+    assert (status, err.startswith("onward config: --name: ")) == (Status.USAGE, True)
+
+
 def test_the_origin_of_each_value(file: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setenv("ONWARD_DRAIN__TIMEOUT", "2m")
     status, out, _ = run(capsys, "show", str(file), "--origins")

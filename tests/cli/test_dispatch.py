@@ -145,6 +145,27 @@ async def test_the_file_of_addresses_is_read_anew(tmp_path: Path) -> None:
             await there.service.reload()
 
 
+def test_a_file_has_the_options_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "names.toml").write_text('default = "unavailable"\n[[name]]\npattern = "orders"\n')
+    file = tmp_path / "onward.toml"
+    file.write_text("""\
+[dispatch]
+name = "store"
+listen = "tcp://127.0.0.1:0"
+addresses = "names.toml"
+workers = ["shop=echo"]
+consumers = ["orders=shop"]
+expose = ["34#orders"]
+management = ""
+""")
+    with onward("dispatch", "--config", str(file)) as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().removeprefix("listening ").strip()
+        where = uri.removeprefix("tcp://")
+        assert main(["request", f"1#{where} => 34#orders", "hello"]) == Status.OK
+        assert main(["addresses", "--node", uri]) == Status.OK
+
+
 async def test_a_neighbour_may_start_later(caplog: pytest.LogCaptureFixture) -> None:
     async with running("--name", "a") as gone:
         uri = gone.uri

@@ -62,7 +62,8 @@ def test_a_command_is_in_the_module_of_the_table() -> None:
     for command, text in every.items():
         alone = helps(command)
         assert alone[command] == text
-        assert {_MODULES[name] for name in alone} <= {_MODULES[command], "_broker", "_node"}
+        servers = {"_broker", "_node", "_dispatch"}
+        assert {_MODULES[name] for name in alone} <= {_MODULES[command], *servers}
 
 
 def test_a_command_imports_no_broker_that_has_no_need_of_it() -> None:

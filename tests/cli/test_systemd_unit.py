@@ -86,7 +86,7 @@ def test_names_of_files_are_made_absolute(
     ]
 
 
-@pytest.mark.parametrize("serves", ["broker", "node"])
+@pytest.mark.parametrize("serves", ["broker", "node", "dispatch"])
 def test_no_option_leaves_a_relative_name(serves: OwnSection, tmp_path: Path) -> None:
     parser = parser_of(serves)
     flags = path_flags(parser, serves)
