@@ -19,6 +19,10 @@ _FIGURES: Final = {
     "producers": gauge("dispatch_producers", "Producers of names."),
     "neighbours": gauge("dispatch_neighbours", "Neighbours in the network of dispatchers."),
     "circuits": gauge("dispatch_circuits", "Circuits that the node is a part of."),
+    "on_disk": gauge("dispatch_on_disk", "Messages in the file of messages on hold."),
+    "left_on_disk": gauge(
+        "dispatch_left_on_disk", "Messages in the file alone, without room or a name on disk."
+    ),
     "nodes": gauge("dispatch_nodes", "Other nodes of the network that can be reached."),
 }
 _OUTCOMES: Final = counter(

@@ -254,7 +254,7 @@ class Sent:
         ended: When it had its outcome, in seconds.
         handings: Where it was handed over.
         dead: Times that it became a dead letter.
-        died: When it first did, in seconds.
+        died: When it was given up that had been accepted as it is on disk, in seconds.
     """
 
     name: str
@@ -350,10 +350,10 @@ def _of_kept(sent: Sent) -> Iterator[str]:
         if isinstance(sent.outcome, Released) and sent.handled:
             yield f"released, and handled at {[each.taker for each in sent.handled]}"
         return
-    if not (told["accepted"] or told["rejected"] or sent.dead):
+    if not (told["accepted"] or told["rejected"] or sent.died):
         yield f"accepted as it is on disk, and lost: consumers told {dict(told)}"
     over = min(sent.until, sent.ended + AGE)
-    if sent.dead and not told["rejected"] and sent.died < over - SLACK:
+    if sent.died and not told["rejected"] and sent.died < over - SLACK:
         yield f"given up {over - sent.died:.2f} s before its time was over"
 
 
@@ -642,7 +642,8 @@ class World:
         if len(payload) == 4 and (number := int.from_bytes(payload)) < len(self.outcome.sent):
             sent = self.outcome.sent[number]
             sent.dead += 1
-            sent.died = sent.died or self._now()
+            if letter.reason == "on disk, and not delivered":
+                sent.died = sent.died or self._now()
 
     async def _make(self, host: str, place: Place) -> None:
         """Send messages to names, now and then several at once."""

@@ -202,6 +202,7 @@ async def test_a_dispatcher_has_metrics(node: Node) -> None:
     await sleep(1)
     found = read(monitor)
     assert found["onward_dispatch_names"][()] == 1
+    assert found["onward_dispatch_left_on_disk"][()] == 0
     assert found["onward_dispatch_outcomes_total"] == {("accepted",): 1, ("released",): 1}
     assert sum(found["onward_dispatch_dropped_total"].values()) >= 1
 
