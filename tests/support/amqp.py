@@ -23,6 +23,7 @@ __all__ = [
     "Container",
     "Edge",
     "Edges",
+    "disposition_frame",
     "needs_proton",
     "refusal",
 ]
@@ -385,6 +386,15 @@ class Container:
             self.engine.release()
             self.transport.unbind()
             self.connection.free()
+
+
+def disposition_frame(first: int, last: int, *, by_receiver: bool) -> bytes:
+    """Return a frame that says `accepted` and settled of deliveries, known or not."""
+    role = b"\x41" if by_receiver else b"\x42"
+    numbers = b"".join(b"\x70" + each.to_bytes(4) for each in (first, last))
+    items = b"\x05" + role + numbers + b"\x41\x00\x53\x24\x45"
+    body = b"\x00\x53\x15\xc0" + bytes((len(items),)) + items
+    return (len(body) + 8).to_bytes(4) + b"\x02\x00\x00\x00" + body
 
 
 def refusal(link: Any) -> tuple[str, str | None]:

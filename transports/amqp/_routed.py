@@ -23,6 +23,7 @@ from ...protocol.dispatch import (
     CircuitCondition,
     CircuitMisuse,
     DetachKind,
+    Reattach,
 )
 from ._attaches import read_attach, read_window, write_attach
 from ._delivery_states import read_state, write_state
@@ -162,9 +163,9 @@ class RoutedLink:
         circuit = self._circuit
         if again and circuit is not None and self._tie is Tie.OPEN:
             self._tie = Tie.BROKEN
-            kept = {tag for tag, _ in circuit.unsettled}
-            for tag in [each for each in self._deliveries if each not in kept]:
-                self._doubt(tag)
+            if circuit.reattach is not Reattach.RESUME:
+                for tag in tuple(self._deliveries):
+                    self._doubt(tag)
             self.host.wake()
             return
         self._end(how, condition, description)

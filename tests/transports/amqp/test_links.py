@@ -24,7 +24,7 @@ from onward.protocol.dispatch import (
 )
 from onward.transports.amqp._options import AmqpOptions
 from onward.transports.amqp._port import REFUSALS
-from tests.support.amqp import Edges, needs_proton, refusal
+from tests.support.amqp import Edges, disposition_frame, needs_proton, refusal
 from tests.support.memory_port import MemoryPort
 
 pytestmark = pytest.mark.peer
@@ -625,6 +625,56 @@ def test_the_dispatcher_may_end_a_consumer(edges: Edges[MemoryPort]) -> None:
     link.close()
     edge.pump()
     assert edge.engine.closed == ""
+
+
+@pytest.mark.parametrize("by_receiver", [True, False])
+@pytest.mark.parametrize(("first", "last"), [(999, 999), (0, 0x7FFFFFFF)])
+def test_a_disposition_of_unknown_deliveries_changes_nothing(
+    edges: Edges[MemoryPort], by_receiver: bool, first: int, last: int
+) -> None:
+    sender, receiver = edges(), edges()
+    receiver.client.accepts = False
+    receiver.client.receiver("orders")
+    edges.pump()
+    link = sender.client.sender("orders")
+    edges.pump()
+    sender.client.send(link, sender.client.message("a"))
+    edges.pump()
+    frame = disposition_frame(first, last, by_receiver=by_receiver)
+    sender.engine.receive(frame)
+    if first:
+        receiver.engine.receive(frame)
+    edges.pump()
+    states = edges.port.sent[0].states
+    assert states == []
+    receiver.client.received[0][0].update(proton.Delivery.ACCEPTED)
+    edges.pump()
+    assert states == [ACCEPTED]
+    again = sender.client.send(link, sender.client.message("b"))
+    edges.pump()
+    assert len(receiver.client.received) == 2
+    assert not again.settled
+    assert (sender.engine.closed, receiver.engine.closed) == ("", "")
+
+
+def test_a_flood_of_unsettled_messages_is_bounded_by_credit(edges: Edges[MemoryPort]) -> None:
+    bad, good = edges(), edges()
+    bad.client.accepts = False
+    bad.client.receiver("held", credit=1000)
+    good.client.receiver("orders", credit=1000)
+    flooding, link = bad.client.sender("held"), good.client.sender("orders")
+    edges.pump()
+    for each in range(30):
+        bad.client.send(flooding, bad.client.message(each))
+        edges.pump()
+        sent = good.client.send(link, good.client.message(each))
+        edges.pump()
+        assert sent.remote_state == proton.Delivery.ACCEPTED
+    # Its credit is 10, and 8 of them may be unsettled at one consumer.
+    held = [each for each in edges.port.sent if each.name == "held"]
+    assert len(held) == 10
+    assert len(bad.client.received) == 8
+    assert (bad.engine.closed, good.engine.closed) == ("", "")
 
 
 # --- names and refusals -------------------------------------------------------------------------

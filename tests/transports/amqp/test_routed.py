@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import sleep
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from onward.protocol.dispatch import (
     DetachKind,
     Disposition,
     Mechanism,
+    Reattach,
     Rejected,
     Semantics,
     encode_disposition,
@@ -24,7 +27,10 @@ from onward.protocol.dispatch import (
 from onward.transports.amqp import AutoLink, LinkRoute
 from onward.transports.amqp._proton import read_tag
 from onward.transports.amqp._routed import CONDITIONS
+from onward.transports.simulated import SimulatedNetwork
+from tests.actors.dispatch.nets import SETTLE, Net, linear
 from tests.support.amqp import Container, Edge, Edges, needs_proton, refusal
+from tests.support.virtual import virtual_time
 
 pytestmark = pytest.mark.peer
 proton = needs_proton()
@@ -653,3 +659,108 @@ def test_each_reason_of_a_node_has_a_condition_on_the_page() -> None:
     assert set(CONDITIONS) == set(CircuitCondition)
     page = (Path(__file__).parents[3] / "docs/reference/transports-amqp.md").read_text()
     assert [each for each in CircuitCondition if f"`{each.value}`" not in page] == []
+
+
+# --- over several nodes -------------------------------------------------------------------------
+
+
+class Far:
+    """A client at node a, a container at node c, and node b between them."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.near, self.far = Chain(net.at["a"]), Chain(net.at["c"])
+
+    async def pump(self, seconds: float = SETTLE) -> None:
+        for _ in range(20):
+            self.near.pump()
+            self.far.pump()
+            await sleep(seconds / 20)
+
+    def cut(self) -> None:
+        self.near.cut()
+        self.far.cut()
+
+
+async def over_three(network: SimulatedNetwork, semantics: Semantics) -> Far:
+    net = Net(network)
+    await linear(net)
+    net.provision("jobs", semantics)
+    return Far(net)
+
+
+@virtual_time
+async def test_a_link_over_three_nodes() -> None:
+    async with SimulatedNetwork() as network:
+        far = await over_three(network, CIRCUITS)
+        edge, container = far.near.edges(), far.far.container()
+        await far.pump()
+        link = edge.client.sender("jobs")
+        back = edge.client.receiver("jobs", credit=3)
+        await far.pump()
+        first, second = container.links
+        first.flow(7)
+        await far.pump()
+        assert (link.credit, second.credit) == (7, 3)
+        message = edge.client.message(b"x" * 50_000)
+        sent = edge.client.send(link, message)
+        second.send(proton.Message("answer"))
+        await far.pump(60)
+        assert [data for _, data in container.received] == [message]
+        assert edge.client.bodies == ["answer"]
+        dispose(container.received[0][0], "REJECTED")
+        await far.pump()
+        assert (seen(sent), sent.settled) == (STATES["REJECTED"][1], True)
+        # A link between nodes is lost: both ends are told, and their connections stay.
+        await far.net.cut("b", "c")
+        await far.pump()
+        for each in (link, back, first, second):
+            assert refusal(each)[0] == "amqp:link:detach-forced"
+        assert edge.engine.closed == container.engine.closed == ""
+        far.cut()
+
+
+@virtual_time
+@pytest.mark.parametrize("reattach", [Reattach.AGAIN, Reattach.RESUME])
+async def test_a_lost_circuit_is_attached_again_and_the_link_of_the_client_stays(
+    reattach: Reattach,
+) -> None:
+    async with SimulatedNetwork() as network:
+        far = await over_three(network, replace(CIRCUITS, reattach=reattach))
+        edge, container = far.near.edges(), far.far.container()
+        await far.pump()
+        link = edge.client.sender("jobs")
+        back = edge.client.receiver("jobs", credit=3)
+        await far.pump()
+        container.links[0].flow(5)
+        await far.pump()
+        sent = edge.client.send(link, edge.client.message("a"))
+        part = edge.client.begin(link, b"x" * 5000)
+        await far.pump()
+        await far.net.cut("b", "c")
+        await far.pump()
+        assert (state(link), state(back)) == ("active", "active")
+        # A message that was begun is read to its end, and is in doubt.
+        link.stream(b"x" * 100)
+        link.advance()
+        await far.net.join("b", "c")
+        await far.pump(60)
+        assert part.remote_state == proton.Delivery.MODIFIED
+        resumed = reattach is Reattach.RESUME
+        assert (sent.remote_state == proton.Delivery.MODIFIED) is not resumed
+        if not resumed:
+            # There are new links at the container, with the credit that is left.
+            assert len(container.links) == 4
+            first, second = container.links[2:]
+            assert second.credit == 3
+            first.flow(5)
+        else:
+            dispose(container.received[0][0], "ACCEPTED")
+        await far.pump()
+        assert sent.settled
+        again = edge.client.send(link, edge.client.message("b"))
+        await far.pump()
+        dispose(container.received[-1][0], "ACCEPTED")
+        await far.pump()
+        assert again.remote_state == proton.Delivery.ACCEPTED
+        far.cut()

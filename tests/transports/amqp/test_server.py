@@ -8,6 +8,7 @@ import logging
 import ssl
 import time
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -20,7 +21,7 @@ from onward.protocol.security import ANONYMOUS, Principal, UserPassword
 from onward.transports.amqp._options import AmqpOptions
 from onward.transports.amqp._sasl import AMQP_HEADER, SASL_HEADER
 from onward.transports.amqp._server import AmqpServer
-from tests.support.amqp import AmqpClient, needs_proton
+from tests.support.amqp import AmqpClient, disposition_frame, needs_proton
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
 from tests.support.memory_port import MemoryPort
@@ -470,6 +471,89 @@ async def test_a_client_that_vanishes_in_mid_message_has_sent_none() -> None:
         await served.ended("lost")
         assert served.port.sent == []
         assert served.port.producers == []
+
+
+class Bad:
+    """Clients that misbehave, one way each; see `test_a_client_is_measured_beside_bad_ones`."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+
+    async def garbage(self) -> None:
+        made = await self.served.opened()
+        assert made.transport is not None
+        made.transport.write(b"\xff" * 1000)
+        await made.until(lambda: made.lost)
+
+    async def oversize(self) -> None:
+        made = await self.served.opened()
+        assert made.transport is not None
+        made.transport.write(b"\x7f\xff\xff\xff\x02\x00\x00\x00" + b"x" * 100_000)
+        await made.until(lambda: made.lost)
+
+    async def links(self) -> None:
+        made = await self.served.opened()
+        for each in range(40):
+            made.client.sender(f"mine-{each}")
+        await made.until(lambda: made.lost)
+        assert made.condition.name == "amqp:resource-limit-exceeded"
+
+    async def dispositions(self) -> None:
+        made = await self.served.opened()
+        assert made.transport is not None
+        for _ in range(200):
+            made.transport.write(disposition_frame(0, 0x7FFFFFFF, by_receiver=True))
+        made.client.connection.close()
+        await made.until(lambda: made.lost)
+
+    async def vanish(self) -> None:
+        made = await self.served.opened()
+        made.client.receiver("bad")
+        link = made.client.sender("bad")
+        await made.until(lambda: link.credit)
+        made.client.begin(link, b"x" * 50_000)
+        made.flush()
+        assert made.transport is not None
+        made.transport.abort()
+
+    async def flood(self) -> None:
+        made = await self.served.opened()
+        made.client.accepts = False
+        made.client.receiver("bad", credit=1000)
+        link = made.client.sender("bad")
+        await made.until(lambda: link.credit)
+        while link.credit > 0:
+            made.client.send(link, made.client.message(b"x" * 10_000))
+            made.flush()
+        assert made.transport is not None
+        made.transport.pause_reading()
+
+
+@pytest.mark.parametrize("how", ["garbage", "oversize", "links", "dispositions", "vanish", "flood"])
+async def test_a_client_is_measured_beside_bad_ones(how: str) -> None:
+    async with serving(options=AmqpOptions(max_links=32, write_timeout=0.5)) as served:
+        good = await served.opened()
+        good.client.receiver("orders", credit=1000)
+        link = good.client.sender("orders")
+        await good.until(lambda: link.credit)
+        bad = Bad(served)
+        for _ in range(8):
+            going = asyncio.create_task(getattr(bad, how)())
+            # Each message of the good one is accepted while the bad one does what it does.
+            for _ in range(5):
+                sent = good.client.send(link, good.client.message("a"))
+                await good.until(partial(getattr, sent, "settled"))
+                assert sent.remote_state == proton.Delivery.ACCEPTED
+            await asyncio.wait_for(going, 20)
+        assert not good.lost
+        assert len(good.client.received) == 40
+        for each in served.sockets[1:]:
+            if each.transport is not None:
+                each.transport.abort()
+        await eventually(lambda: served.server.statistics().connections == 1)
+        # Nothing of the bad ones is left.
+        assert {each.name for each in served.port.consumers} == {"orders"}
+        assert {each.name for each in served.port.producers} == {"orders"}
 
 
 async def test_a_failing_dispatcher_ends_the_connection_and_shows_nothing(
