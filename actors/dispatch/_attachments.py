@@ -111,10 +111,25 @@ class Attachments:
         address = await core.worker.start_child(lambda: worker, mailbox=mailbox)
         return self._attach(name, (address,), worker, window, accept, owner, principal)
 
-    def attach_destination(self, name: Name, route: Route) -> Consumer:
-        """Attach a destination of the broker, which accepts by its answer."""
+    def attach_destination(
+        self, name: Name, route: Route, principal: Principal | None, wished: bool
+    ) -> Consumer:
+        """Attach a destination of the broker, which accepts by its answer.
+
+        Args:
+            name: The name.
+            route: The route to it.
+            principal: The principal of its connection; `None` for a worker of this node.
+            wished: Whether it has asked for the name itself.
+        """
+        if wished:
+            if (reason := _ELSEWHERE.get(name.kind)) is not None:
+                raise ConsumerRefused(name.text, reason)
+            self._check_consumer(name, principal)
+        else:
+            principal = None  # this node has provisioned that it is one
         window = self._core.provisioning.semantics_of(name).window
-        return self._attach(name, route, None, window, Accept.REPLY, None, None)
+        return self._attach(name, route, None, window, Accept.REPLY, None, principal)
 
     def _attach(
         self,

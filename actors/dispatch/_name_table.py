@@ -30,7 +30,7 @@ class NameTable:
         self._core: Final = core
         self.states: Final[dict[str, NameState]] = {}
         # Names that do not know the network as it is now.
-        self._late: Final[dict[str, None]] = {}
+        self._late: dict[str, NameState] = {}
 
     @property
     def is_full(self) -> bool:
@@ -45,9 +45,10 @@ class NameTable:
         """
         under_way = bool(self._late)
         if texts is None:
-            self._late.update(dict.fromkeys(self.states))
+            self._late = self.states.copy()
         else:
-            self._late.update((text, None) for text in texts if text in self.states)
+            states = self.states
+            self._late.update((text, states[text]) for text in texts if text in states)
         if self._late and not under_way:
             self._core.slices.begin(self._taken(), self._catch_up)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ...protocol.broker import parse_key
 from ...protocol.dispatch import (
     MAX_COST,
     CircuitLimits,
@@ -44,6 +45,8 @@ class DispatchOptions:
         neighbour_roles: The roles of peers that may be neighbours over links that they have made;
             empty: each peer may that reaches the dispatcher. They need `principal_of`, as of
             `Dispatcher.attach`.
+        consume_key: The key of the tag by which destinations of the broker consume a name, such as
+            `consume` for `consume=orders`; empty: they do not ask for names.
         limits: Limits of names and provisions.
         deliveries: Limits of the deliveries of each name.
         circuits: Limits and times of circuits.
@@ -52,6 +55,7 @@ class DispatchOptions:
     Raises:
         ValueError: A value is out of its range.
         BadName: The name of the node cannot be one of a network.
+        AddressError: The key cannot be read.
     """
 
     node_name: str = ""
@@ -66,6 +70,7 @@ class DispatchOptions:
     max_held_bytes_on_disk: Count = 1024 * 1024 * 1024
     cost: Count = 1
     neighbour_roles: tuple[str, ...] = ()
+    consume_key: str = ""
     limits: DispatchLimits = field(default_factory=DispatchLimits)
     deliveries: DeliveryLimits = field(default_factory=DeliveryLimits)
     circuits: CircuitLimits = field(default_factory=CircuitLimits)
@@ -75,5 +80,7 @@ class DispatchOptions:
         check_options(self)
         if self.node_name:
             check_node_name(self.node_name)
+        if self.consume_key:
+            parse_key(self.consume_key)
         if self.cost > MAX_COST:
             raise ValueError(f"a cost is at most {MAX_COST}, not {self.cost}")

@@ -1,17 +1,24 @@
-"""Names by tags: their consumers are the destinations of the node's broker that match a query."""
+"""The destinations of the node's broker that are consumers of names.
+
+A name that is provisioned by tags has the destinations that match a query. And a destination may
+ask for a name, by a tag with the key `DispatchOptions.consume_key`: the name is the value.
+The rules of the broker decide which of them may register that tag, and the roles of the name apply.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import TAGS, Address, Route, UnknownAddress
-from ...protocol.dispatch import Name, Provision
-from ..broker import Broker
+from ...protocol import TAGS, Address, AddressError, Route, UnknownAddress
+from ...protocol.broker import parse_tag
+from ...protocol.dispatch import BadName, Name, Provision, Throttle
+from ...protocol.security import Principal
+from ..broker import Broker, BrokerEvent
 from ._consumer import Consumer
 from ._errors import ConsumerRefused
+from ._schedule import Alarm
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -25,20 +32,21 @@ each time, at most `_LONGEST`."""
 
 _CHANGES: Final = frozenset({"joined", "left", "replaced"})
 
-Attach = Callable[[Name, Route], Consumer]
+Attach = Callable[[Name, Route, Principal | None, bool], Consumer]
 
 
 class TagConsumers:
-    """The consumers of names that are provisioned by tags.
+    """The consumers of names that are destinations.
 
-    A destination is a consumer as long as it is registered with tags that match. It accepts a
+    A destination is a consumer as long as it is registered with the tags for that. It accepts a
     message by its answer.
 
     Args:
         core: The dispatcher.
         broker: The broker of the node. Destinations of its peer brokers are no consumers here:
             dispatchers of those nodes have them.
-        attach: Attaches a consumer with a route.
+        attach: Attaches a destination as a consumer: the name, its route, its principal, and
+            whether it has asked for the name itself, which it may not be allowed to have.
     """
 
     def __init__(self, core: DispatchCore, broker: Broker, attach: Attach) -> None:
@@ -46,6 +54,11 @@ class TagConsumers:
         self._broker: Final = broker
         self._attach: Final = attach
         self._asked: dict[str, Address] = {}
+        self._key: Final = core.options.consume_key
+        self._wished: dict[str, list[Address]] = {}
+        limits = core.options.network
+        self._pause: Final = Throttle(limits.pause, limits.longest_pause)
+        self._alarm: Final = Alarm(core.worker, self._look)
         self._consumers: Final[dict[str, dict[tuple[bytes, Route], Consumer]]] = {}
         self._task: Final = core.node.loop.create_task(self._follow())
 
@@ -65,10 +78,17 @@ class TagConsumers:
 
     async def _follow_events(self) -> None:
         with self._broker.events.subscribe() as events:
-            self.refresh()
+            self._look() if self._key else self.refresh()
             async for event in events:
                 if event.kind in _CHANGES or event.missed:
-                    self.refresh()
+                    self._changed(event)
+
+    def _changed(self, event: BrokerEvent) -> None:
+        """Follow a change of a destination: of names that destinations ask for, after a pause."""
+        if self._asked:
+            self.refresh()
+        if self._key:
+            self._alarm.set(self._pause.next(self._core.now()))
 
     def stop(self) -> None:
         """End to follow the broker."""
@@ -83,20 +103,44 @@ class TagConsumers:
         }
         self.refresh()
 
+    def _look(self) -> None:
+        """Find the names that destinations ask for by a tag."""
+        self._pause.used(self._core.now())
+        self._wished = {}
+        for value in sorted(self._broker.index.own_values(self._key)):
+            try:
+                _, name = parse_tag(f"{self._key}={value}")
+                text = self._core.parse(name or "").text
+            except (AddressError, BadName):
+                self._core.counts["names of destinations that cannot be read"] += 1
+            else:
+                # It may be written in several ways.
+                asked = Address(TAGS, f"{self._key}={value}".encode())
+                self._wished.setdefault(text, []).append(asked)
+        self.refresh()
+
     def refresh(self) -> None:
         """Attach the destinations that match now, and detach others."""
-        for text in {*self._asked, *self._consumers}:
-            asked = self._asked.get(text)
-            ways = {} if asked is None else self._broker.index.own_ways(asked)
-            wanted = {(route_id, way) for route_id, way in ways.items()}
+        for text in sorted({*self._asked, *self._wished, *self._consumers}):
+            wished = text not in self._asked
+            asked = self._wished.get(text, []) if wished else [self._asked[text]]
+            wanted = {
+                (route_id, way.route): way.principal
+                for each in asked
+                for route_id, way in self._broker.index.own_ways(each).items()
+            }
             consumers = self._consumers.setdefault(text, {})
             for key in [each for each in consumers if each not in wanted]:
                 consumers.pop(key).close()
-            for key in wanted:
-                if key not in consumers or consumers[key].reason:
-                    # The worker of a destination may have just stopped, which is another event; at
-                    # a limit the name goes on with the consumers that it has.
-                    with suppress(ConsumerRefused, UnknownAddress):
-                        consumers[key] = self._attach(self._core.parse(text), key[1])
-            if not consumers and asked is None:
+            for key, principal in wanted.items():
+                if key in consumers and not consumers[key].reason:
+                    continue
+                # The worker of a destination may have just stopped, which is another event; at a
+                # limit the name goes on with the consumers that it has.
+                name = self._core.parse(text)
+                try:
+                    consumers[key] = self._attach(name, key[1], principal, wished)
+                except (ConsumerRefused, UnknownAddress):
+                    self._core.counts["destinations that were refused as consumers"] += 1
+            if not consumers and not asked:
                 del self._consumers[text]

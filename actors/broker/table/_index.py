@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from ....protocol import TAGS, Address, Message, Route
 from ....protocol.broker import RoutingType, SnapshotRoute, TagSet
+from ....protocol.security import Principal
 from ...runtime._cell import Cell
 from .._exchange import MulticastRules, exchange_of
 from .._instrument import part_of
@@ -23,17 +24,30 @@ from .._multicast import Multicast
 from .._options import BrokerOptions
 from .._unicast import Unicast
 from ._leaving import BROKER_STOPS
+from ._remote import own_route as route_of
 from ._route import RouteStatistics
 from ._services import ServiceStatistics
 from ._zone_index import ZoneIndex
 
-__all__ = ["TagIndexWorker"]
+__all__ = ["OwnWay", "TagIndexWorker"]
 
 UNICAST: Final = RoutingType.UNICAST
 MULTICAST: Final = RoutingType.MULTICAST
 SHARD: Final = RoutingType.SHARD
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class OwnWay(NamedTuple):
+    """The way of plain messages to a destination of this broker.
+
+    Attributes:
+        route: The route.
+        principal: The principal of its connection; `None` if it is a worker of this node.
+    """
+
+    route: Route
+    principal: Principal | None
 
 
 class TagIndexWorker(ZoneIndex):
@@ -161,7 +175,7 @@ class TagIndexWorker(ZoneIndex):
                 _new(Message, (onward[1:], back, payload, source, context))
             )
 
-    def own_ways(self, asked: Address) -> dict[bytes, Route]:
+    def own_ways(self, asked: Address) -> dict[bytes, OwnWay]:
         """Return the ways of plain messages to this broker's destinations that match, by route id.
 
         Args:
@@ -171,7 +185,15 @@ class TagIndexWorker(ZoneIndex):
             AddressError: The query cannot be read.
         """
         found = self.own_candidates(self._selectors.named(asked))
-        return {entry.route_id: entry.target.way(asked) for entry in found}
+        return {
+            entry.route_id: OwnWay(entry.target.way(asked), route_of(entry).destination.principal)
+            for entry in found
+        }
+
+    def own_values(self, key: str) -> set[str]:
+        """Return the values that this broker's destinations have for a key, both in text form."""
+        tags = (route_of(entry).destination.tags for entry in self.own_entries())
+        return {value for each in tags for name, value in each if name == key}
 
     # --- inspection -------------------------------------------------------------------------
 

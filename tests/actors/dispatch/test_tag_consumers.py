@@ -14,15 +14,18 @@ from onward.actors.dispatch import (
     Dispatcher,
     DispatchOptions,
 )
-from onward.protocol import Message, Route
+from onward.protocol import AddressError, Message, Route
+from onward.protocol.broker import RouteSetup
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
     RELEASED,
+    Access,
     BadSemantics,
     RoutingPattern,
     Semantics,
 )
+from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.client import connect
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.fixtures import Patch
@@ -165,6 +168,110 @@ async def test_a_failure_to_follow_the_broker_is_counted_and_made_good(
     await sleep(1)
     assert consumers(dispatcher) == 2
     assert stopped
+
+
+class Wishing:
+    """A node with a broker, of which destinations may ask for names."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.broker: Broker
+        self.dispatcher: Dispatcher
+
+    async def start(self) -> None:
+        self.broker = await Broker.attach(self.node)
+        options = DispatchOptions(consume_key="consume")
+        self.dispatcher = await Dispatcher.attach(self.node, options, broker=self.broker)
+        await sleep(0)
+
+    @property
+    def refused(self) -> int:
+        counts = self.dispatcher.statistics().counts
+        return counts.get("destinations that were refused as consumers", 0)
+
+    async def stock(self, address: str, name: str) -> Stock:
+        stock = await start_worker(self.node, Stock(), address)
+        self.broker.register(stock.address, service="stock", tags={"consume": name})
+        await sleep(1)
+        return stock
+
+
+@pytest.fixture
+async def wishing(node: Node) -> Wishing:
+    made = Wishing(node)
+    await made.start()
+    return made
+
+
+async def test_a_destination_consumes_the_name_of_its_tag(wishing: Wishing) -> None:
+    dispatcher = wishing.dispatcher
+    first = await wishing.stock("first", "orders")
+    second = await wishing.stock("second", "amqp:/orders")
+    assert consumers(dispatcher) == 2
+    producer = await dispatcher.produce("orders")
+    assert [await producer.send(b"%d" % each) for each in range(4)] == [ACCEPTED] * 4
+    assert [len(first.got), len(second.got)] == [2, 2]
+    outcome, answer = await producer.exchange(b"apples")
+    assert (outcome, answer is not None and answer.payload) == (ACCEPTED, b"3 apples")
+    # It takes requests for its service as before.
+    stocked = await wishing.node.request("32#service=stock", b"pears")
+    assert stocked.payload == b"3 pears"
+    registration = wishing.broker.register(
+        first.address, service="stock", tags={"consume": "mail/eu"}
+    )
+    await wishing.node.stop_worker(second.address)
+    await sleep(1)
+    assert (consumers(dispatcher), consumers(dispatcher, "mail/eu")) == (1, 1)
+    registration.withdraw()
+    await sleep(1)
+    assert consumers(dispatcher, "mail/eu") == 0
+
+
+async def test_names_that_a_destination_may_not_consume(wishing: Wishing) -> None:
+    dispatcher = wishing.dispatcher
+    dispatcher.provision("tagged", Semantics(tags="service=other"))
+    dispatcher.provision("closed", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+    names = ("tagged", "closed", "_temp/shop/x", "_topo/all/x", "")
+    for number, name in enumerate(names):
+        await wishing.stock(f"stock{number}", name)
+    assert dispatcher.names() == []
+    assert wishing.refused > 0
+    assert dispatcher.statistics().counts["names of destinations that cannot be read"] > 0
+    dispatcher.withdraw("closed")
+    await wishing.stock("more", "other")
+    assert (consumers(dispatcher, "closed"), consumers(dispatcher, "other")) == (1, 1)
+
+
+async def test_the_roles_of_a_name_are_those_of_the_connection(
+    wishing: Wishing, monkeypatch: Patch
+) -> None:
+    ann = Principal("ann", "token", frozenset({"stock"}))
+    bob = Principal("bob", "token", frozenset({"shop"}))
+    roles = Access(consumers=frozenset({"stock"}))
+    wishing.dispatcher.provision("orders", Semantics(access=roles))
+    for number, principal in enumerate((ann, bob, ANONYMOUS)):
+        worker = await start_worker(wishing.node, Stock(), f"connection{number}")
+        setup = RouteSetup(bytes([number]) * 16, "stock", (("consume", "orders"),))
+        wishing.broker.connect(
+            setup, worker.address, peer="", evict=lambda _: None, principal=principal
+        )
+    await sleep(1)
+    assert consumers(wishing.dispatcher) == 1
+    assert wishing.refused == 2
+    cooks = Access(consumers=frozenset({"cooks"}))
+    wishing.dispatcher.update("orders", Semantics(access=cooks))
+    assert consumers(wishing.dispatcher) == 0
+
+
+async def test_destinations_ask_for_no_names_by_default(
+    node: Node, broker: Broker, dispatcher: Dispatcher
+) -> None:
+    stock = await start_worker(node, Stock(), "stock")
+    broker.register(stock.address, service="stock", tags={"consume": "orders"})
+    await sleep(1)
+    assert dispatcher.names() == []
+    with pytest.raises(AddressError):
+        DispatchOptions(consume_key="%")
 
 
 async def test_tags_are_for_one_name(node: Node, broker: Broker, dispatcher: Dispatcher) -> None:
