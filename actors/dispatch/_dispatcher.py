@@ -480,12 +480,18 @@ class Dispatcher:
         return self._core.attachments.temporary_name()
 
     def watch(self, name: str, function: WatchFunction) -> Callable[[], None]:
-        """Call a function each time that a name gains or loses consumers.
+        """Call a function each time that a name gains or loses consumers, at whichever node.
+
+        It is not called for those that are known already.
 
         Returns:
             A function that ends the watch.
+
+        Raises:
+            BadName: The name cannot be read.
+            LimitReached: There are `DispatchOptions.max_names`.
         """
-        return self._core.watches.add(self._core.parse(name).text, function)
+        return self._core.watches.add(self._core.parse(name), function)
 
     # --- the network ------------------------------------------------------------------------
 

@@ -115,8 +115,11 @@ class NameTable:
         """Forget the state of a name of which nothing is left."""
         if state.consumers and state.name.node != ALL_NODES:
             return
-        if _is_idle(state) and self.states.get(state.name.text) is state:
-            del self.states[state.name.text]
+        text = state.name.text
+        if text in self._core.watches:
+            return
+        if _is_idle(state) and self.states.get(text) is state:
+            del self.states[text]
             if state.share is not None:
                 state.share.names -= 1
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ...protocol.dispatch import Name
+from .._errors import LimitReached
+
 if TYPE_CHECKING:
     from ._core import DispatchCore
     from ._name_state import NameState
@@ -27,8 +30,20 @@ class Watches:
         self._core: Final = core
         self._functions: Final[dict[str, list[WatchFunction]]] = {}
 
-    def add(self, text: str, function: WatchFunction) -> Callable[[], None]:
-        """Call a function from now on; return a function that ends that."""
+    def __contains__(self, text: str) -> bool:
+        """Whether a name is watched."""
+        return text in self._functions
+
+    def add(self, name: Name, function: WatchFunction) -> Callable[[], None]:
+        """Call a function from now on; return a function that ends that.
+
+        Raises:
+            LimitReached: There are `DispatchOptions.max_names`.
+        """
+        names, text = self._core.names, name.text
+        # Only names with a state are told of consumers at other nodes.
+        if names.find(name) is None:
+            raise LimitReached("names", self._core.options.max_names)
         functions = self._functions.setdefault(text, [])
         functions.append(function)
 
@@ -37,6 +52,8 @@ class Watches:
                 functions.remove(function)
             if not functions and self._functions.get(text) is functions:
                 del self._functions[text]
+                if (state := names.states.get(text)) is not None:
+                    names.tidy(state)
 
         return unwatch
 

@@ -738,6 +738,15 @@ async def test_a_watch_is_told_about_consumers(dispatcher: Dispatcher) -> None:
     assert told == [("orders", 1), ("orders", 0)]
 
 
+async def test_a_watch_takes_the_place_of_a_name(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(max_names=1))
+    unwatch = dispatcher.watch("a", lambda _name, _paths: None)
+    with pytest.raises(LimitReached, match="names"):
+        dispatcher.watch("b", lambda _name, _paths: None)
+    unwatch()
+    dispatcher.watch("b", lambda _name, _paths: None)()
+
+
 async def test_numbers_are_limited(node: Node) -> None:
     options = DispatchOptions(
         max_names=1, deliveries=DeliveryLimits(max_consumers=1, max_producers=1)

@@ -599,6 +599,21 @@ async def test_the_name_of_a_node_reaches_its_local_name(net: Net) -> None:
         await net.nodes["a"].request("34#_local/status", b"?")
 
 
+async def test_a_watch_is_told_about_consumers_at_other_nodes(network: SimulatedNetwork) -> None:
+    net = Net(network)
+    await linear(net)
+    told: list[int] = []
+    unwatch = net.at["a"].watch("orders", lambda _, paths: told.append(paths))
+    consumer = await net.at["c"].consume("orders", Kept())
+    await sleep(SETTLE)
+    consumer.close()
+    await sleep(SETTLE)
+    assert told == [1, 0]
+    assert net.at["a"].statistics().names == 1
+    unwatch()
+    assert net.at["a"].statistics().names == 0
+
+
 @pytest.mark.real_time
 async def test_three_nodes_over_tcp() -> None:
     async with Node("a") as a, Node("b") as b, Node("c") as c:
