@@ -163,7 +163,8 @@ class CircuitLink:
         self._take_asked()
         refused = CircuitRefused(condition, description)
         self._table.put(self, serialize_circuit_frame(refused))
-        self._finish(refused)
+        self._asked = None
+        self._table.soon(partial(self._finish, refused))  # it may have no end to tell yet
         self._table.run()
 
     def _take_asked(self) -> CircuitAttach:
