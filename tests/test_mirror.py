@@ -24,7 +24,7 @@ CONCEPTS = {
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_random_trouble": "",
         "cluster/test_zones": "_duplicate_routes _gateways _link_workers _own_zone _peer_table",
-        "dispatch/test_circuit": "_circuit_worker",
+        "dispatch/test_circuit_producer": "_circuit_consumer",
         "dispatch/test_circuit_table": "_circuit_link",
         "dispatch/test_credited": "_ends",
         "dispatch/test_dispatcher": "_attachments _consumer _copies _core _name_state",

@@ -8,10 +8,11 @@ answer = await node.request("34#orders", b"12 apples")
 """
 
 from ._access import PrincipalOf
-from ._circuit import CircuitConsumer, CircuitDelivery, CircuitProducer
+from ._circuit_consumer import CircuitConsumer, CircuitDelivery
 from ._circuit_container import CircuitContainer, ContainerEnded
 from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
 from ._circuit_link import CircuitLink
+from ._circuit_producer import CircuitProducer
 from ._circuit_worker import CircuitHandler
 from ._consumer import Consumer, Handler, Received
 from ._consumer_record import Accept

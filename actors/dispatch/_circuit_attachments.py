@@ -9,10 +9,11 @@ from ...protocol.dispatch import CircuitAttach, Mechanism, Name, NameKind, Refus
 from ...protocol.options import Size, check_value
 from ...protocol.security import Principal
 from ._access import may_consume, may_produce
-from ._circuit import CircuitConsumer, CircuitProducer
+from ._circuit_consumer import CircuitConsumer
 from ._circuit_container import CircuitContainer, ContainerEnded
 from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
 from ._circuit_link import CircuitLink
+from ._circuit_producer import CircuitProducer
 from ._circuit_worker import CircuitHandler, CircuitWorker
 from ._errors import ConsumerRefused
 

@@ -10,7 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from ...protocol.dispatch import CircuitAttach, DetachKind
+from ...protocol.dispatch import (
+    CircuitAttach,
+    CircuitAttached,
+    CircuitDisposition,
+    CircuitDown,
+    CircuitDrained,
+    CircuitEvent,
+    CircuitFlow,
+    CircuitRefused,
+    CircuitTransfer,
+    DetachKind,
+)
 
 if TYPE_CHECKING:
     from ._circuit_link import CircuitLink
@@ -88,3 +99,24 @@ class CircuitLinkEnd(Protocol):
 AcceptCircuit: TypeAlias = "Callable[[CircuitAttach, CircuitLink], CircuitLinkEnd]"
 """Function that gives an end to a circuit that is to be accepted or refused, at once or later, by
 `CircuitLink.accept` or `CircuitLink.refuse`."""
+
+
+def tell_end(end: CircuitLinkEnd, event: CircuitEvent, *, again: bool) -> None:
+    """Call an end with an event; `again`: whether the circuit may come back after a loss."""
+    match event:
+        case CircuitAttached(properties=properties):
+            end.attached(properties)
+        case CircuitRefused(condition, description):
+            end.refused(condition, description)
+        case CircuitFlow(credit, drain):
+            end.flow(credit, drain)
+        case CircuitDrained(credit):
+            end.drained(credit)
+        case CircuitTransfer(tag, payload, more, aborted, settled):
+            end.transfer(tag, payload, more, aborted, settled)
+        case CircuitDisposition(tag, state, settled):
+            end.disposition(tag, state, settled)
+        case CircuitDown(how, condition, description):
+            end.down(how, condition, description, again)
+        case _:
+            end.unresolved(event.tag)

@@ -11,15 +11,11 @@ from ...protocol.dispatch import (
     CircuitAttached,
     CircuitCondition,
     CircuitDetach,
-    CircuitDisposition,
     CircuitDown,
-    CircuitDrained,
     CircuitEnd,
     CircuitEvent,
-    CircuitFlow,
     CircuitMisuse,
     CircuitRefused,
-    CircuitTransfer,
     DetachKind,
     EndState,
     Name,
@@ -29,7 +25,7 @@ from ...protocol.dispatch import (
     serialize_circuit_frame,
 )
 from ...protocol.security import Principal
-from ._circuit_ends import CircuitLinkEnd
+from ._circuit_ends import CircuitLinkEnd, tell_end
 
 if TYPE_CHECKING:
     from ._circuit_table import CircuitTable
@@ -380,7 +376,7 @@ class CircuitLink:
         """Report an event to the end. If its code fails, the circuit ends."""
         try:
             if self._told is not None:
-                _tell(self._told, event, again=again)
+                tell_end(self._told, event, again=again)
         except Exception as error:  # noqa: BLE001 - user code
             self._table.fault(error)
             self.detach(condition=CircuitCondition.END_FAILED)
@@ -393,26 +389,6 @@ class CircuitLink:
         except Exception as error:  # noqa: BLE001 - user code
             self._table.fault(error)
             self.detach(condition=CircuitCondition.END_FAILED)
-
-
-def _tell(end: CircuitLinkEnd, event: CircuitEvent, *, again: bool) -> None:
-    match event:
-        case CircuitAttached(properties=properties):
-            end.attached(properties)
-        case CircuitRefused(condition, description):
-            end.refused(condition, description)
-        case CircuitFlow(credit, drain):
-            end.flow(credit, drain)
-        case CircuitDrained(credit):
-            end.drained(credit)
-        case CircuitTransfer(tag, payload, more, aborted, settled):
-            end.transfer(tag, payload, more, aborted, settled)
-        case CircuitDisposition(tag, state, settled):
-            end.disposition(tag, state, settled)
-        case CircuitDown(how, condition, description):
-            end.down(how, condition, description, again)
-        case _:
-            end.unresolved(event.tag)
 
 
 _LOST: Final = CircuitDown(DetachKind.LOST, CircuitCondition.ROUTE_LOST)

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 from ...protocol import Message
 from ...protocol.dispatch import CircuitCondition
 from .._worker import Worker
-from ._circuit import CircuitConsumer, CircuitProducer
+from ._circuit_consumer import CircuitConsumer
+from ._circuit_producer import CircuitProducer
 from ._errors import CircuitClosed
 
 __all__ = ["CircuitHandler", "CircuitWorker"]

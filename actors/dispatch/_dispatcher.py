@@ -12,7 +12,6 @@ from ...protocol.security import Principal
 from ..broker import Broker
 from ..runtime._policy import MailboxOptions
 from ._access import PrincipalOf
-from ._circuit import CircuitConsumer, CircuitProducer
 from ._circuit_attachments import (
     attach_consumer,
     attach_producer,
@@ -21,9 +20,11 @@ from ._circuit_attachments import (
     serve,
     serve_circuits,
 )
+from ._circuit_consumer import CircuitConsumer
 from ._circuit_container import CircuitContainer, ContainerEnded
 from ._circuit_ends import AcceptCircuit, CircuitLinkEnd
 from ._circuit_link import CircuitLink
+from ._circuit_producer import CircuitProducer
 from ._circuit_worker import CircuitHandler
 from ._consumer import Consumer, Handler
 from ._consumer_record import Accept
