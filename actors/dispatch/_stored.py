@@ -116,7 +116,8 @@ class StoredMessages:
         at_once = semantics.reliability.settle is Settlement.AT_ONCE
         if at_once and not self._has_room(name, arrival):
             # Once it is accepted, it may not be refused.
-            core.totals.counts[DropReason.UNSETTLED] += 1
+            one = state is None or state.has_room(len(arrival.message.payload))
+            core.counts[DropReason.SHARE if arrival.share and one else DropReason.UNSETTLED] += 1
             number = 0
         else:
             number = self._put(name.text, arrival, retry.hold)

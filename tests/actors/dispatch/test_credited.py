@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -31,10 +33,15 @@ from onward.protocol.dispatch import (
     DeliveryLimits,
     DeliveryState,
     Gate,
+    Hold,
+    Last,
     Rejected,
+    Reliability,
+    Retry,
     RoutingPattern,
     Second,
     Semantics,
+    Settlement,
 )
 from onward.protocol.security import Principal
 from onward.transports.simulated import SimulatedNetwork
@@ -597,3 +604,21 @@ async def test_a_peer_of_a_link_and_a_neighbour_have_shares_too(
     assert dispatcher.statistics().unsettled == 40  # the program itself has no share
     own.close()
     await asyncio.gather(*mine, return_exceptions=True)
+
+
+async def test_a_client_has_a_share_of_what_is_accepted_on_disk(node: Node, tmp_path: Path) -> None:
+    options = replace(SHARED, hold_file=str(tmp_path / "held.db"))
+    dispatcher = await Dispatcher.attach(node, options)
+    chain = Retry(hold=Hold(disk=True)), Last.RELEASE
+    at_once = Reliability(settle=Settlement.AT_ONCE)
+    semantics = Semantics(undeliverable=chain, reliability=at_once, gate=Gate.OPEN)
+    dispatcher.provision("orders", semantics)
+    flood, other = [Sending(dispatcher, "orders", client=each) for each in "ab"]
+    for _ in range(15):
+        flood.send(bytes(100))
+    assert flood.states == [ACCEPTED] * 10 + [RELEASED] * 5
+    assert dispatcher.statistics().counts["more than the share of its source"] == 5
+    for _ in range(10):
+        other.send(bytes(100))
+    assert other.states == [ACCEPTED] * 10
+    await sleep(0)

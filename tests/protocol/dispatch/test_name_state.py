@@ -596,6 +596,47 @@ def test_numbers_of_consumers_and_producers_are_limited_for_a_name_and_a_node() 
     assert (totals.consumers, totals.producers, names[2].producers) == (2, 2, 1)
 
 
+@pytest.mark.parametrize("of", ["name", "node"])
+def test_a_source_has_a_share_of_consumers_and_producers(of: str) -> None:
+    few, many = (8, 100) if of == "name" else (100, 8)
+    limits = DeliveryLimits(
+        max_consumers=few, max_producers=few, max_node_consumers=many, max_node_producers=many
+    )
+    totals = NodeTotals(limits)
+    random = Random(1)
+    state = State("a", Semantics(), lambda: random.randbytes(8), totals)
+    one, other = totals.share_of("one"), totals.share_of("other")
+    assert totals.share_of("one") is one
+    for number in (1, 2):
+        assert state.add_consumer(number, 5, 0.0, share=one) is None
+        assert state.add_producer(number, share=one) is None
+    assert state.add_consumer(3, 5, 0.0, share=one) is Refusal.SHARE
+    assert state.add_producer(3, share=one) is Refusal.SHARE
+    assert totals.counts[Refusal.SHARE] == 2
+    assert state.add_consumer(4, 5, 0.0, share=other) is None
+    assert state.add_producer(4, share=other) is None
+    assert state.add_consumer(5, 5, 0.0) is None
+    assert state.add_producer(5) is None
+    for number in (1, 5):
+        state.remove_consumer(number, 1.0)
+        state.remove_producer(number)
+    assert state.add_consumer(3, 5, 1.0, share=one) is None
+    assert state.add_producer(3, share=one) is None
+    assert (one.consumers, one.producers, other.producers) == (2, 2, 1)
+
+
+def test_a_neighbour_has_a_larger_share_of_what_is_unsettled() -> None:
+    state = name(limits=DeliveryLimits(max_unsettled=8))
+    totals = NodeTotals(DeliveryLimits(max_unsettled=8))
+    joined(state, 1, window=1)
+    for share, most in ((totals.share_of(1), 2), (totals.share_of(2, neighbour=True), 6)):
+        for number in range(most):
+            state.bind(delivery(share=share, number=number), 0.0)
+        assert told(state) == []
+        state.bind(delivery(share=share, number=99), 0.0)
+        assert told(state) == [RELEASED]
+
+
 @pytest.mark.parametrize(
     ("semantics", "refusal"),
     [
