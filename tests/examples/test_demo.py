@@ -15,7 +15,7 @@ import pytest
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
 
-TIMEOUT = 90
+TIMEOUT = 120
 """Seconds; more than the demo gives itself."""
 
 
@@ -76,6 +76,19 @@ def test_it_does_every_interaction_and_says_so() -> None:
     for phase in ("three brokers", "... after that", "three is cut off", "both are back"):
         assert re.search(rf"{re.escape(phase)} +ann +30 +.* none$", cluster, re.MULTILINE)
     assert re.search(r"requests at three brokers +1260 +1\d+ answers, \d in doubt", table)
+    # Names: each message has one outcome, and what waited on hold was delivered or redirected.
+    names = before.partition("What producers saw of it")[2]
+    moved = re.search(r"consumer moves +600 +(\d+) +0 +0 +(\d+) +0 +0", names)
+    assert moved is not None
+    assert int(moved[1]) + int(moved[2]) == 600
+    for row in (
+        r"on hold at first +20 +20 +0 +0 +0 +20 +0",
+        r"orders, redirected +20 +20 +0 +0 +0 +20 +20",
+        r"quotes, no consumer +20 +0 +0 +20 +0 +0 +0",
+        r"AMQP client at c +(20 +20 +0 +0 +0 +0 +0|no Proton)",
+    ):
+        assert re.search(row, names), row
+    assert "messages by name" in table
     # Who came by what.
     for transport in ("TCP", "WebSocket", "Unix"):
         assert transport in table.partition("The processes that took part")[2]
