@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,7 @@ from ...protocol.options import Count, check_value
 from ...protocol.security import Principal
 from .._errors import LimitReached
 from ..routing._given import as_route
+from ..runtime._cell import Cell
 from ..runtime._policy import MailboxOptions
 from ._access import may_consume, may_produce
 from ._consumer import Consumer, ConsumerWorker, Handler
@@ -38,14 +39,14 @@ class Attachments:
     Attributes:
         producers: The producers, by number.
         anonymous: The numbers of the anonymous ones.
-        ends: What ends with a consumer, by its number.
+        watched: By worker the end of its watch, and the consumers that end with it.
     """
 
     def __init__(self, core: DispatchCore) -> None:
         self._core: Final = core
         self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
         self.anonymous: Final[set[int]] = set()
-        self.ends: Final[dict[int, Callable[[], None]]] = {}
+        self.watched: Final[dict[Cell, tuple[Callable[[], None], dict[int, ConsumerRecord]]]] = {}
         # By name the producers that were attached for a principal.
         self._principals: Final[dict[str, dict[int, Principal]]] = {}
         # Temporary names that were made for links, and are not consumed yet.
@@ -146,7 +147,8 @@ class Attachments:
             share = core.share_of(principal)
             state = self._state(name, share)
         except ConsumerRefused:
-            _forget(worker, ())
+            if worker is not None:
+                worker.stop()
             raise
         cell = core.node.parts.table.cell_at(route[0])
         record = ConsumerRecord(
@@ -166,10 +168,8 @@ class Attachments:
         made = Consumer(state, record, core)
         watched = [route[0]] if owner is None else [route[0], _address(owner)]
         try:
-            unwatch = [
-                core.node.watch(each, lambda: self.detach(record, Refusal.GONE)) for each in watched
-            ]
-            self.ends[record.number] = lambda: _forget(worker, unwatch)
+            for each in watched:
+                self._watch(each, record)
             state.add_consumer(record)
         except Exception:
             self.released(record)
@@ -194,9 +194,31 @@ class Attachments:
 
     def released(self, record: ConsumerRecord) -> None:
         """End what ends with a consumer that is detached."""
-        ended = self.ends.pop(record.number, None)
-        if ended is not None:
-            ended()
+        for cell in record.watched:
+            if (watch := self.watched.get(cell)) is None:
+                continue
+            unwatch, records = watch
+            records.pop(record.number, None)
+            if not records:
+                unwatch()
+                del self.watched[cell]
+        record.watched = ()
+        if record.worker is not None:
+            record.worker.stop()
+
+    def _watch(self, address: Address, record: ConsumerRecord) -> None:
+        """Detach a consumer when a worker has stopped: all consumers of a worker share a watch."""
+        cell = self._core.node.parts.table.cell(address)
+        if cell not in self.watched:
+            unwatch = self._core.node.watch(address, lambda: self._stopped(cell))
+            self.watched[cell] = unwatch, {}
+        self.watched[cell][1][record.number] = record
+        record.watched = (*record.watched, cell)
+
+    def _stopped(self, cell: Cell) -> None:
+        if (watch := self.watched.pop(cell, None)) is not None:
+            for record in list(watch[1].values()):
+                self.detach(record, Refusal.GONE)
 
     def handled(self, record: ConsumerRecord) -> None:
         """Receive word that a consumer has handled a pre-settled message."""
@@ -373,13 +395,6 @@ _ELSEWHERE: Final = {
     NameKind.TEMPORARY: Refusal.TEMPORARY,
 }
 """The kinds of names that have no consumers of one's own choice, and the reason."""
-
-
-def _forget(worker: ConsumerWorker | None, unwatch: Iterable[Callable[[], None]]) -> None:
-    for each in unwatch:
-        each()
-    if worker is not None:
-        worker.stop()
 
 
 def _ignore(_reason: Refusal) -> None:

@@ -164,6 +164,8 @@ class Consumer:
         reason: The reason for which it was detached; empty while it is attached.
     """
 
+    __slots__ = ("_core", "_record", "_state", "name", "reason")
+
     def __init__(self, state: NameState, record: ConsumerRecord, core: DispatchCore) -> None:
         self.name: Final = state.name.text
         self.reason: Refusal | Literal[""] = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from ...protocol.dispatch import ConsumerTarget, Name, Refusal, Share
 from ...protocol.security import Principal
 
 if TYPE_CHECKING:
+    from ..runtime._cell import Cell
     from ._consumer import ConsumerWorker
     from ._name_state import NameState
 
@@ -52,7 +53,7 @@ class ConsumerRecord:
         principal: The principal that consumes; `None` for a program of this node.
         label: Its name in an event log.
         share: What its source has at this node; `None`: the program itself.
-        target: It as the target of a copy.
+        watched: The workers with which it ends.
     """
 
     number: int
@@ -71,7 +72,9 @@ class ConsumerRecord:
     principal: Principal | None = None
     label: str = ""
     share: Share | None = None
-    target: ConsumerTarget = field(init=False)
+    watched: tuple[Cell, ...] = ()
 
-    def __post_init__(self) -> None:
-        self.target = ConsumerTarget(self.number)
+    @property
+    def target(self) -> ConsumerTarget:
+        """It as the target of a copy."""
+        return ConsumerTarget(self.number)

@@ -78,6 +78,21 @@ class NameState:
         circuits: Number of its circuits at this node.
     """
 
+    __slots__ = (
+        "_core",
+        "_gone",
+        "_performing",
+        "_pure",
+        "announced",
+        "circuits",
+        "consumers",
+        "dropped",
+        "label",
+        "name",
+        "scheduled",
+        "share",
+    )
+
     def __init__(
         self, core: DispatchCore, name: Name, semantics: Semantics, share: Share | None = None
     ) -> None:

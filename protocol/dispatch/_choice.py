@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ._graph import Paths
 from ._transit import MAX_PATH, node_digest
@@ -43,6 +43,9 @@ __all__ = [
 
 _AVERAGED: Final = 8
 """Settlements over which the average time is formed, by exponential decay."""
+
+
+_NONE: Final[dict[Any, Any]] = {}
 
 
 class ConsumerTarget(NamedTuple):
@@ -117,6 +120,19 @@ class Chooser:
         by_time: Whether loads are weighed by time to settlement, for balanced.
     """
 
+    __slots__ = (
+        "_consumers",
+        "_link_to",
+        "_links",
+        "_nodes",
+        "_paths",
+        "_remotes",
+        "_turns",
+        "by_load",
+        "by_time",
+        "link_window",
+    )
+
     def __init__(
         self, link_window: int = 250, *, by_load: bool = False, by_time: bool = False
     ) -> None:
@@ -124,10 +140,10 @@ class Chooser:
         self.by_load = by_load
         self.by_time = by_time
         self._consumers: dict[int, _Load] = {}
-        self._links: dict[str, _Load] = {}
+        self._links: dict[str, _Load] = _NONE  # made for the first one
         self._nodes: frozenset[str] = frozenset()
         self._paths: Paths | None = None
-        self._link_to: Callable[[str], str | None] = lambda _: None
+        self._link_to: Callable[[str], str | None] = _no_link
         self._remotes: tuple[_Remote, ...] = ()
         self._turns = 0
 
@@ -209,6 +225,8 @@ class Chooser:
     def bound(self, target: Target) -> None:
         """Count a message as bound to a target."""
         if isinstance(target, LinkTarget) and target.link not in self._links:
+            if self._links is _NONE:
+                self._links = {}
             self._links[target.link] = _Load(self.link_window)
         load = self._load(target)
         if load is not None:
@@ -388,6 +406,10 @@ def is_too_far(passed: int, radius: int) -> bool:
     # One more than the radius, as nodes may not agree about their links yet. Beyond `MAX_PATH` the
     # path cannot be told to a next node.
     return passed > radius + 1 or passed >= MAX_PATH
+
+
+def _no_link(_node: str) -> None:
+    """Return that there is no link."""
 
 
 def _alike(_load: _Load) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ._delivery_limits import NodeTotals, Share
 from ._name_events import DropReason
@@ -31,6 +31,11 @@ Kept = TypeVar("Kept", bound=Measured)
 
 _SPARE: Final = 64
 """Times of messages that have gone which may lie in the heap beyond as many as wait."""
+
+
+_NONE: Final[dict[Any, Any]] = {}
+_NO_TIMES: Final[list[tuple[float, int]]] = []
+_NO_NUMBERS: Final = count()
 
 
 class Waiting(NamedTuple, Generic[Kept]):
@@ -59,17 +64,32 @@ class ConsumerQueue(Generic[Kept]):
         newest: Whether the newest is dropped instead of the oldest.
     """
 
+    __slots__ = (
+        "_numbers",
+        "_of_token",
+        "_settled",
+        "_times",
+        "_totals",
+        "_waiting",
+        "credit",
+        "dropped",
+        "expired",
+        "newest",
+        "window",
+    )
+
     def __init__(
         self, window: int, totals: NodeTotals | None = None, *, newest: bool = False
     ) -> None:
         self.window = window
         self._totals = totals or NodeTotals()
         self.newest = newest
-        self._numbers = count()
-        self._waiting: dict[int, Waiting[Kept]] = {}
-        self._of_token: dict[bytes, int] = {}
-        self._settled: dict[int, None] = {}
-        self._times: list[tuple[float, int]] = []
+        self._numbers = _NO_NUMBERS
+        # Most queues never have a message that waits: these are made for the first one.
+        self._waiting: dict[int, Waiting[Kept]] = _NONE
+        self._of_token: dict[bytes, int] = _NONE
+        self._settled: dict[int, None] = _NONE
+        self._times: list[tuple[float, int]] = _NO_TIMES
         self.credit = 0
         """Messages that the consumer takes."""
         self.dropped = 0
@@ -105,6 +125,9 @@ class ConsumerQueue(Generic[Kept]):
             if self.newest or not self._settled or reason is DropReason.SHARE:
                 return [*dropped, (message, reason)]
             dropped.append((self._remove(next(iter(self._settled))).message, reason))
+        if self._waiting is _NONE:
+            self._numbers = count()
+            self._waiting, self._of_token, self._settled, self._times = {}, {}, {}, []
         number = next(self._numbers)
         self._waiting[number] = Waiting(message, token, until)
         if token is None:

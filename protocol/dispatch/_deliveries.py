@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ._choice import ConsumerTarget, Target
 from ._copies import CopyTable, OpenCopy
@@ -63,6 +63,9 @@ __all__ = ["Deliveries", "earlier"]
 M = TypeVar("M")
 
 
+_NONE: Final[dict[Any, Any]] = {}
+
+
 def earlier(one: float | None, other: float | None) -> float | None:
     """Return the earlier of two times; `None` is never."""
     if one is None or other is None:
@@ -78,15 +81,34 @@ class Deliveries(Generic[M]):
         totals: What all names of the node have together.
     """
 
+    __slots__ = (
+        "_copies",
+        "_counted",
+        "_hold",
+        "_limits",
+        "_of_source",
+        "_of_token",
+        "_size",
+        "_totals",
+        "_unsettled",
+    )
+
     def __init__(self, make_token: Callable[[], bytes], totals: NodeTotals | None = None) -> None:
         self._totals = totals or NodeTotals()
         self._limits = self._totals.limits
         self._copies: CopyTable[M] = CopyTable(make_token, self._limits.finished_tokens)
-        self._of_source: dict[Hashable, dict[Delivery[M], None]] = {}
-        self._of_token: dict[tuple[Hashable, bytes], Delivery[M]] = {}
+        # Most names have no unsettled message: these are made for the first one.
+        self._of_source: dict[Hashable, dict[Delivery[M], None]] = _NONE
+        self._of_token: dict[tuple[Hashable, bytes], Delivery[M]] = _NONE
         self._hold: HoldQueue[M] | None = None
         self._unsettled = self._size = 0
-        self._counts: Counter[str] = Counter()
+        self._counted: Counter[str] | None = None
+
+    @property
+    def _counts(self) -> Counter[str]:
+        if self._counted is None:
+            self._counted = Counter()
+        return self._counted
 
     def __len__(self) -> int:
         """Return the number of deliveries: those that are unsettled or on hold."""
@@ -123,6 +145,8 @@ class Deliveries(Generic[M]):
             self._counts["refused"] += 1
             return False
         delivery.since = now
+        if self._of_source is _NONE:
+            self._of_source, self._of_token = {}, {}
         if delivery.token is not None:
             self._of_token[delivery.source, delivery.token] = delivery
         self._of_source.setdefault(delivery.source, {})[delivery] = None

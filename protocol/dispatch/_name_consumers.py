@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ._choice import Chooser, ConsumerTarget
 from ._consumer_queue import ConsumerQueue
@@ -18,6 +18,10 @@ from ._semantics_parts import Overflow, RoutingPattern, Second
 __all__ = ["ConsumerChange", "NameConsumer", "NameConsumers"]
 
 M = TypeVar("M")
+
+# Each call of `frozenset` makes a new object, and most names have no node but this one.
+_NOWHERE: Final = frozenset[str]()
+_NO_NODES: Final[Mapping[str, int]] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -72,13 +76,15 @@ class NameConsumers(Generic[M]):
         totals: What all names of the node have together.
     """
 
+    __slots__ = ("_chooser", "_direct", "_nodes", "_own", "_records", "_totals")
+
     def __init__(self, own: str, chooser: Chooser, totals: NodeTotals) -> None:
         self._own = own
         self._chooser = chooser
         self._totals = totals
         self._records: dict[int, NameConsumer[M]] = {}
         self._direct: DirectConsumers | None = None
-        self._nodes: Mapping[str, int] = {}
+        self._nodes: Mapping[str, int] = _NO_NODES
 
     def __len__(self) -> int:
         """Return the number of consumers, standbys included."""
@@ -108,9 +114,9 @@ class NameConsumers(Generic[M]):
     def nodes(self) -> frozenset[str]:
         """The other nodes that messages may go to."""
         if self._direct is None:
-            return frozenset(self._nodes)
+            return frozenset(self._nodes) if self._nodes else _NOWHERE
         winner = self._direct.winner
-        return frozenset() if winner is None or winner == self._own else frozenset({winner})
+        return _NOWHERE if winner is None or winner == self._own else frozenset({winner})
 
     def configure(self, semantics: Semantics, *, anew: bool) -> list[tuple[int, Refusal]]:
         """Apply semantics; return the consumers that have to go, each with its reason.
@@ -183,7 +189,7 @@ class NameConsumers(Generic[M]):
 
     def set_nodes(self, nodes: Mapping[str, int], second: Second) -> list[tuple[int, Refusal]]:
         """Receive the claims of other nodes; return the consumers that have to go."""
-        self._nodes = dict(nodes)
+        self._nodes = dict(nodes) if nodes else _NO_NODES
         return self._set_others(second)
 
     def change(self, messages_of: dict[int, int] | None = None) -> ConsumerChange[M]:

@@ -80,6 +80,22 @@ class NameMessages(Generic[M]):
         totals: What all names of the node have together, with its limits.
     """
 
+    __slots__ = (
+        "_announced",
+        "_chooser",
+        "_consumers",
+        "_deliveries",
+        "_duplicates",
+        "_events",
+        "_own",
+        "_radius",
+        "_told_paths",
+        "_too_late",
+        "_totals",
+        "_windows",
+        "semantics",
+    )
+
     def __init__(
         self,
         own: str,

@@ -36,6 +36,8 @@ class NameState(NameMessages[M]):
         totals: What all names of the node have together, with its limits.
     """
 
+    __slots__ = ("_shares",)
+
     def __init__(
         self,
         own: str,
@@ -44,7 +46,7 @@ class NameState(NameMessages[M]):
         totals: NodeTotals | None = None,
     ) -> None:
         super().__init__(own, semantics, make_token, totals)
-        self._shares: dict[int, Share] = {}  # those of producers, by their number
+        self._shares: dict[int, Share] | None = None  # those of producers, by their number
         self._configure(None)
 
     @property
@@ -252,12 +254,13 @@ class NameState(NameMessages[M]):
             totals.counts[Refusal.PRODUCERS] += 1
             return Refusal.PRODUCERS
         if share is not None:
-            here = sum(each is share for each in self._shares.values()) + 1
+            shares = self._shares = self._shares or {}
+            here = sum(each is share for each in shares.values()) + 1
             node = share.producers + 1, limits.max_node_producers
             if not (share.has_room(here, limits.max_producers) and share.has_room(*node)):
                 totals.counts[Refusal.SHARE] += 1
                 return Refusal.SHARE
-            self._shares[number] = share
+            shares[number] = share
             share.producers += 1
         totals.producers += 1
         self._events += self._windows.add(number, self.semantics.window, anonymous=anonymous)
@@ -268,7 +271,7 @@ class NameState(NameMessages[M]):
         self._deliveries.producer_lost(number)
         if number in self._windows:
             self._totals.producers -= 1
-            if (share := self._shares.pop(number, None)) is not None:
+            if self._shares and (share := self._shares.pop(number, None)) is not None:
                 share.producers -= 1
             self._events += self._windows.remove(number)
 

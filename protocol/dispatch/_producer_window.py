@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ._outcomes import RELEASED, Outcome, Rejected
 
@@ -37,6 +37,9 @@ __all__ = ["NOT_FOUND", "CreditChange", "ProducerWindows"]
 
 NOT_FOUND: Final = Rejected("amqp:not-found", "no such name")
 """The outcome of a delivery for a name that is unavailable."""
+
+
+_NONE: Final[dict[Any, Any]] = {}
 
 
 class CreditChange(NamedTuple):
@@ -78,11 +81,24 @@ class ProducerWindows:
         always: Whether each producer has a window at any time: the gate `open`.
     """
 
+    __slots__ = (
+        "_allowed",
+        "_always",
+        "_by_credit",
+        "_given",
+        "_paths",
+        "_pending",
+        "_producers",
+        "dropped",
+        "refused",
+    )
+
     def __init__(self, *, by_credit: bool = False, always: bool = False) -> None:
         self._by_credit = by_credit
         self._always = always
-        self._producers: dict[int, _Window] = {}
-        self._pending: dict[int, None] = {}
+        # Most names have no producer here: these are made for the first one.
+        self._producers: dict[int, _Window] = _NONE
+        self._pending: dict[int, None] = _NONE
         self._paths = 0
         self._allowed = 0
         self._given = 0
@@ -108,6 +124,8 @@ class ProducerWindows:
             window: Messages that it may send before any is settled.
             anonymous: Whether it names the destination of each message in the message.
         """
+        if self._producers is _NONE:
+            self._producers, self._pending = {}, {}
         self._producers[producer] = _Window(window, anonymous, anonymous or self._always)
         return self._grant((producer,))
 
