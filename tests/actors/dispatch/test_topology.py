@@ -17,6 +17,7 @@ from onward.actors.dispatch import (
     DISPATCH,
     Accept,
     Dispatcher,
+    DispatchOptions,
     Received,
 )
 from onward.actors.services import ManagementService
@@ -25,6 +26,7 @@ from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
     RELEASED,
+    UNDELIVERABLE,
     BadName,
     Disposition,
     Gate,
@@ -756,3 +758,26 @@ async def test_what_an_operator_asks_the_management_service(net: Net) -> None:
     await node.stop_worker(DISPATCH)
     answer = json.loads((await node.request("management", b"network")).payload)
     assert answer == {"error": "ask for workers, links, dead-letters or node"}
+
+
+async def test_a_redirect_to_a_worker_of_another_node_is_accepted_by_its_reply(
+    network: SimulatedNetwork,
+) -> None:
+    node, far = await network.node("near"), await network.node("far")
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(outcome_timeout=5))
+    await far.listen("sim://far", expose=["echo"])
+    await start_worker(far, Echo(), "echo")
+    link = await node.connect("sim://far")
+    chain = Redirect(f"{link} => echo"), Last.REJECT
+    dispatcher.provision("orders", Semantics(undeliverable=chain, gate=Gate.OPEN))
+    producer = await dispatcher.produce("orders")
+    outcome, answer = await producer.exchange(b"1")
+    assert outcome == ACCEPTED
+    assert answer is not None
+    assert answer.payload == b"1"
+    assert (await node.request("34#orders", b"2")).payload == b"2"
+    await network.crash("far")
+    assert await producer.send(b"3") == MODIFIED  # the link is not lost yet
+    await sleep(30)
+    assert await producer.send(b"4") == UNDELIVERABLE
+    assert dispatcher.statistics().unsettled == 0
