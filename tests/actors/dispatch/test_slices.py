@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import sleep
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.dispatch import Accept, Dispatcher, DispatchOptions
 from onward.actors.dispatch._name_state import NameState
-from onward.protocol.dispatch import ACCEPTED, MODIFIED, Semantics
+from onward.protocol.dispatch import ACCEPTED, MODIFIED, Outcome, Semantics
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.nets import SETTLE, Net, ended, sent
 from tests.support.fixtures import Patch
@@ -80,7 +81,7 @@ async def test_a_lost_link_ends_what_was_unsettled_on_it_and_looks_at_no_other_n
     for each in range(25):
         await net.keep("b", f"kept/{each}")
     await sleep(SETTLE)
-    sends = []
+    sends = list[asyncio.Task[Outcome]]()
     for each in range(25):
         sends += await sent(await net.at["a"].produce(f"kept/{each}"), 1)
     turns = Turns(net.nodes["a"], monkeypatch, "link_lost")
@@ -94,7 +95,7 @@ async def test_a_lost_link_ends_what_was_unsettled_on_it_and_looks_at_no_other_n
 async def test_a_link_that_is_back_waits_until_all_has_ended(net: Net, monkeypatch: Patch) -> None:
     kept = [await net.keep("b", f"kept/{each}") for each in range(25)]
     await sleep(SETTLE)
-    sends = []
+    sends = list[asyncio.Task[Outcome]]()
     for each in range(25):
         sends += await sent(await net.at["a"].produce(f"kept/{each}"), 1)
     core, (link,) = net.at["a"]._core, net.at["a"]._core.topology.links

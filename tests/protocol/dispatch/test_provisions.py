@@ -309,3 +309,26 @@ def test_semantics_that_are_too_long_to_tell_are_refused() -> None:
     roles = frozenset(f"{number:0100}" for number in range(21))
     with pytest.raises(BadSemantics, match="over the limit of 2048"):
         provision("x", Semantics(access=Access(producers=roles)))
+
+
+def test_roles_are_looked_for_only_if_a_name_has_some() -> None:
+    guarded = Semantics(access=Access(producers=frozenset({"shop"})))
+    provisions = Provisions("m")
+    assert not provisions.guarded
+    learn(provisions, "z", orders=guarded)
+    assert provisions.guarded
+    learn(provisions, "z", orders=None)
+    assert not provisions.guarded
+    orders = NamePattern.parse("orders")
+    provisions.add(Provision(orders, guarded))
+    learn(provisions, "a", orders=DIRECT)
+    # Another node decides what the name means, and this one for which roles it is.
+    in_effect = provisions.in_effect(orders)
+    assert in_effect is not None
+    assert in_effect.source == "node a"
+    assert provisions.guarded
+    provisions.withdraw(orders)
+    assert not provisions.guarded
+    assert provisions.in_effect(NamePattern.parse("other")) is None
+    provisions.default = guarded
+    assert provisions.guarded
