@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.support.pages import run_example
+from tests.support.fixtures import Capsys
+from tests.support.pages import as_shown, run_example
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # The demos show ports and random addresses all over the place, and one needs Spark, which warns of
 # things on its own; they have tests of their own.
 ELSEWHERE = {"demo.py", "pipeline_demo.py", "rows_as_messages.py"}
-ALONE = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("names/*.py")]
-FILES = sorted(each for each in ALONE if each.name not in ELSEWHERE)
+FILES = sorted(each for each in EXAMPLES.glob("*.py") if each.name not in ELSEWHERE)
+NAMES = sorted(EXAMPLES.glob("names/*.py"))
 
 
 def promised(file: Path) -> str:
@@ -63,6 +65,13 @@ def test_there_are_examples_of_each_kind() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
 def test_an_example_prints_what_it_says(file: Path) -> None:
     assert run_example(file).strip() == promised(file)
+
+
+@pytest.mark.parametrize("file", NAMES, ids=lambda file: str(file.stem))
+def test_an_example_of_names_prints_what_it_says(file: Path, capsys: Capsys) -> None:
+    # In this process, as the start of another one takes longer than they do.
+    runpy.run_path(str(file), run_name="__main__")
+    assert as_shown(file, capsys.readouterr().out).strip() == promised(file)
 
 
 def test_a_transport_takes_about_two_hundred_lines() -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "PAGES",
     "ROOT",
     "STATES",
+    "as_shown",
     "blocks",
     "cells",
     "missing",
@@ -127,7 +128,12 @@ def run_example(file: Path) -> str:
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    printed = re.sub(r"\b[0-9a-f]{32}\b", "…", done.stdout)
+    return as_shown(file, done.stdout)
+
+
+def as_shown(file: Path, output: str) -> str:
+    """Check that pages show the output of an example, and return it without random ids."""
+    printed = re.sub(r"\b[0-9a-f]{32}\b", "…", output)
     without_ports = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:…", printed)
     for page, shown, text in shown_outputs():
         if shown == file:
