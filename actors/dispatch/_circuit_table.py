@@ -15,7 +15,6 @@ from ...protocol.dispatch import (
     BadName,
     CircuitAttach,
     CircuitCondition,
-    CircuitFrame,
     CircuitFrameError,
     CircuitOpened,
     CircuitRefused,
@@ -197,7 +196,6 @@ class CircuitTable:
         self.run()
 
     def _attach(self, far: Far, message: Message) -> None:
-        frame: CircuitFrame | None = None
         try:
             frame = parse_circuit_frame(message.payload)
         except (CircuitFrameError, LaterVersion):
@@ -267,10 +265,15 @@ class CircuitTable:
         self.run()
 
     def _receive(self, number: int, side: CircuitSide, data: bytes, came: Message | None) -> None:
-        self._perform(self.circuits.receive(number, side, data, self.now()), number, came=came)
+        sends = self.circuits.receive(number, side, data, self.now())
+        self._perform(sends, number, came=came, passed=True)
 
     def _perform(
-        self, sends: tuple[CircuitSend, ...], *numbers: int, came: Message | None = None
+        self,
+        sends: tuple[CircuitSend, ...],
+        *numbers: int,
+        came: Message | None = None,
+        passed: bool = False,
     ) -> None:
         """Send frames to their sides, and forget the circuits that are over."""
         for send in sends:
@@ -278,14 +281,11 @@ class CircuitTable:
             if isinstance(to, CircuitLink):
                 self.soon(partial(self._hand, to, send.number, send.data))
             elif to is not None:
-                self._send(to, send, came)
+                sender = self._sides.get((send.number, send.side.other)) if passed else None
+                self._sending.send(to, send.data, _own(sender), came)
         for number in {*numbers, *(each.number for each in sends)}:
             if number not in self.circuits:
                 self._over(number)
-
-    def _send(self, to: Far, send: CircuitSend, came: Message | None) -> None:
-        sender = self._sides.get((send.number, send.side.other))
-        self._sending.send(to, send.data, _own(sender), came)
 
     @staticmethod
     def _hand(link: CircuitLink, number: int, data: bytes) -> None:
@@ -346,10 +346,9 @@ class CircuitTable:
     def _place(self, attach: CircuitAttach) -> tuple[NameState, Target] | None:
         """Return the container, or the link towards one, that a circuit goes to."""
         try:
-            name = self._core.parse(attach.name)
+            state = self._core.names.find(self._core.parse(attach.name))
         except BadName:
             return None
-        state = self._core.names.find(name)
         if state is None:
             return None
         resumed = self._resumed(attach)

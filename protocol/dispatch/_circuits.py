@@ -173,10 +173,14 @@ class Circuits:
     def side_lost(
         self, number: int, side: CircuitSide, condition: CircuitCondition
     ) -> tuple[CircuitSend, ...]:
-        """End a circuit of which a side is gone, or takes no more frames; the other is told."""
+        """End a circuit of which a side is gone, or takes no more frames.
+
+        The other side is told, and one that is too slow as well.
+        """
         if number not in self._pairs:
             return ()
-        return self._lose(number, (side.other,), condition)
+        slow = condition is CircuitCondition.TOO_SLOW
+        return self._lose(number, (_UP, _DOWN) if slow else (side.other,), condition)
 
     def close(self) -> tuple[CircuitSend, ...]:
         """End all circuits; both sides of each are told."""

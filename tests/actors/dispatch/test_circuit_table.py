@@ -590,3 +590,101 @@ async def test_three_nodes_over_tcp() -> None:
         await eventually(lambda: end.link.attached)
         served.ends[0].link.dispose(b"kept", b"state")
         await eventually(lambda: end.last() == ("disposition", b"kept", b"state", True))
+
+
+# --- slow links -------------------------------------------------------------------------------
+
+
+def make_narrow(net: Net, at: str, link: Address) -> None:
+    """Let one message wait for a link at a time."""
+    cell = net.nodes[at].parts.table.cell_at(link)
+    assert cell is not None
+    cell.most = cell.limit = 1
+
+
+async def narrow(
+    net: Net, at: str, circuits: CircuitLimits | None = None
+) -> tuple[KeptEnd, KeptEnd]:
+    """Return the ends of a circuit over a link that is narrow in both directions, with credit."""
+    await net.start("a", "b", "c", circuits=circuits)
+    await net.join("a", "b")
+    await net.join("b", "c")
+    net.provision("orders", LINK)
+    served = Served().serve(net.at["c"])
+    await sleep(SETTLE)
+    end = opened(net.at["a"])
+    await sleep(1)
+    served.ends[0].link.grant(100)
+    await sleep(1)
+    make_narrow(net, at, net.links[at, "b" if at == "a" else "c"])
+    return end, served.ends[0]
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+async def test_frames_wait_for_a_slow_link_in_their_order(net: Net, at: str) -> None:
+    end, there = await narrow(net, at)
+    for number in range(50):
+        end.link.send(b"%d" % number, b"payload")
+    assert bool(end.link.waiting) is (at == "a")
+    await sleep(5)
+    assert end.link.waiting == 0
+    assert [each[0] for each in there.named("transfer")] == [b"%d" % each for each in range(50)]
+    assert end.named("ready") == ([()] if at == "a" else [])
+    end.link.detach()
+    await sleep(5)
+    assert there.last()[:2] == ("down", DETACHED)
+
+
+async def test_an_end_that_sends_more_than_a_slow_link_takes_loses_its_circuit(net: Net) -> None:
+    end, there = await narrow(net, "a", circuits=CircuitLimits(max_waiting=1000))
+    for number in range(20):
+        if end.link.attached:
+            end.link.send(b"%d" % number, bytes(200))
+    await sleep(5)
+    assert end.last() == ("down", LOST, "too-slow", "", False)
+    assert there.last() == ("down", LOST, "too-slow", "", False)
+    assert end.link.waiting == 0
+
+
+async def test_what_waits_for_a_link_that_is_lost_is_forgotten(net: Net) -> None:
+    end, there = await narrow(net, "a")
+    other = opened(net.at["a"])
+    for number in range(20):
+        end.link.send(b"%d" % number, b"payload")
+    assert end.link.waiting
+    await net.cut("a", "b")
+    await sleep(5)
+    assert end.last() == ("down", LOST, "route-lost", "", False)
+    assert there.last()[:2] == ("down", LOST)
+    assert (end.link.waiting, other.last()[1]) == (0, "route-lost")
+    assert_empty(net)
+
+
+async def test_ends_that_answer_each_other_leave_turns_to_others(net: Net) -> None:
+    await net.start("a")
+    net.provision("orders", LINK)
+    others = 0
+
+    def send(end: KeptEnd, name: str) -> None:
+        if name == "flow":
+            end.link.send(b"%d" % len(end.told), b"", settled=True)
+
+    def ask(end: KeptEnd, name: str) -> None:
+        if name == "transfer" and len(end.told) < 1000:
+            end.link.grant(1)
+
+    class Asking(Served):
+        def __call__(self, attach: CircuitAttach, link: CircuitLink) -> KeptEnd:
+            end = KeptEnd(ask)
+            end.link = link
+            self.ends.append(end)
+            link.accept()
+            return end
+
+    served = Asking().serve(net.at["a"])
+    opened(net.at["a"], react=send)
+    served.ends[0].link.grant(1)
+    while len(served.ends[0].told) < 1000:
+        others += 1
+        await sleep(0)
+    assert others > 3

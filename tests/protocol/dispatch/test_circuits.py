@@ -14,6 +14,7 @@ from onward.protocol.dispatch import (
     CircuitAlive,
     CircuitAttach,
     CircuitAttached,
+    CircuitCondition,
     CircuitDetach,
     CircuitDisposition,
     CircuitDrained,
@@ -319,3 +320,31 @@ def test_a_later_version_is_counted_and_changes_nothing() -> None:
 def test_the_table_has_every_state_and_input() -> None:
     assert {state for state, _ in CIRCUIT_PAIR} | set(CIRCUIT_PAIR.values()) == set(PairState)
     assert {given for _, given in CIRCUIT_PAIR} == set(PairInput)
+
+
+@pytest.mark.parametrize(
+    ("condition", "sides"),
+    [(CircuitCondition.ROUTE_LOST, [UP]), (CircuitCondition.TOO_SLOW, [UP, DOWN])],
+)
+def test_a_side_that_is_gone_is_told_nothing_and_a_slow_one_is(
+    condition: CircuitCondition, sides: list[CircuitSide]
+) -> None:
+    circuits = Circuits(OWN)
+    number = attached(circuits)
+    assert number in circuits
+    assert circuits.of_peer("down") == (number,)
+    lost = CircuitDetach(LOST, condition)
+    assert told(circuits.side_lost(number, DOWN, condition)) == [(side, lost) for side in sides]
+    assert circuits.side_lost(number, DOWN, condition) == ()
+    assert circuits.of_peer("down") == ()
+    assert (len(circuits), number in circuits) == (0, False)
+
+
+def test_a_node_that_stops_tells_both_sides_of_each_circuit() -> None:
+    circuits = Circuits(OWN)
+    attached(circuits)
+    opened(circuits)
+    lost = CircuitDetach(LOST, "route-lost")
+    refused = CircuitRefused("route-lost")
+    assert told(circuits.close()) == [(UP, lost), (DOWN, lost), (UP, refused), (DOWN, lost)]
+    assert len(circuits) == 0
