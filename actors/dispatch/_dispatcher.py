@@ -157,8 +157,8 @@ class Dispatcher:
             BadPattern: The pattern cannot be read, or names of this kind cannot be provisioned.
             PatternInUse: There is one of an equal pattern: see `update`.
             TooManyProvisions: There are `DispatchLimits.max_provisions`.
-            BadSemantics: They are of circuits, which a dispatcher of a node does not serve; of a
-                hold on disk without `DispatchOptions.hold_file`; or of tags, for several names.
+            BadSemantics: They are of a hold on disk without `DispatchOptions.hold_file`, or of
+                tags for several names.
         """
         self._core.provisioning.add(pattern, semantics)
 
