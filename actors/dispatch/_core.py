@@ -245,7 +245,8 @@ class DispatchCore:
         except BadName:
             return False
         state = self.names.find(name)
-        if state is None and arrival.promised and self.stored is not None:
+        in_time = arrival.until is None or arrival.until > self.now()
+        if state is None and arrival.promised and in_time and self.stored is not None:
             self.stored.put_back(arrival)
             return True
         if state is None:

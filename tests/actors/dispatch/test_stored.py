@@ -12,6 +12,7 @@ import time
 from asyncio import sleep
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -354,6 +355,25 @@ async def test_a_redirect_beyond_max_names_waits_on_disk(node: Node, path: Path)
     await sleep(3)
     assert kept.payloads == [b"1"]
     assert dispatcher.statistics().on_disk == 0
+
+
+async def test_a_redirect_beyond_max_names_waits_as_long_as_it_is_worth_handling(
+    node: Node, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(time=node.loop.time)
+    monkeypatch.setattr("onward.actors.dispatch._stored.time", clock)
+    options = DispatchOptions(hold_file=str(path), max_names=1)
+    dispatcher = await Dispatcher.attach(node, options)
+    redirect = Redirect("34#failed"), Last.RELEASE
+    dispatcher.provision("orders", on_disk(Settlement.AT_ONCE, *redirect, rounds=1, age=5.0))
+    await dispatcher.consume("orders", lambda each: each.release())
+    producer = await dispatcher.produce_any()
+    assert await producer.send("orders", b"1") == ACCEPTED
+    await sleep(4)
+    assert dispatcher.statistics().on_disk == 1
+    await sleep(6)
+    assert dispatcher.statistics().on_disk == 0
+    assert dispatcher.statistics().counts["on disk, and not delivered"] == 1
 
 
 async def test_a_restart_reads_page_by_page_and_leaves_what_it_cannot_read(
