@@ -164,7 +164,7 @@ def measure(size: Size) -> Report:
     del provisions
     add_names(report, size.provisions, size.rounds, size.names)
     add_native(report, size.rounds, size.messages)
-    add_edge(report, size.rounds, size.messages)
+    add_edge(report, min(size.rounds, 5), size.messages // 4)
     return report
 
 

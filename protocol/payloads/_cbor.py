@@ -107,7 +107,7 @@ class _Reader:
         self.position = 0
 
     def item(self, depth: int) -> Any:
-        """Read one item. Short numbers and texts, which are most items, are read at once."""
+        """Read one item. Numbers, short texts and arrays, most of all items, are read at once."""
         self._left -= 1
         if self._left < 0:
             raise PayloadError(f"over {self._limits.items} items")
@@ -120,6 +120,14 @@ class _Reader:
         if 0x60 <= head < 0x78 and end <= len(data):
             self.position = end
             return self._decoded(data[position + 1 : end])
+        if head < 0x1C:
+            end = position + 1 + (1 << head - 0x18)
+            if end <= len(data):
+                self.position = end
+                return int.from_bytes(data[position + 1 : end])
+        elif 0x80 <= head < 0x98:
+            self.position = position + 1
+            return self._array(head - 0x80, depth - 1)
         return self._any(depth)
 
     def _any(self, depth: int) -> Any:
