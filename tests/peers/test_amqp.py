@@ -39,12 +39,14 @@ from onward.protocol.dispatch import (
     Semantics,
 )
 from onward.protocol.security import Principal, UserPassword
-from onward.transports.amqp import AmqpOptions
+from onward.transports.amqp import AmqpContainer, AmqpOptions, LinkRoute
 from tests.peers.foreign import PeerMissing, built
 from tests.peers.jvm import FAST_START
 from tests.support.amqp import needs_proton
+from tests.support.amqp_queues import Queues
 from tests.support.certificates import Certificates
 from tests.support.security import gated
+from tests.support.transports import eventually
 
 pytestmark = [pytest.mark.peer, pytest.mark.real_time]
 
@@ -223,6 +225,89 @@ async def test_one_client_sends_to_another(client: tuple[str, ...]) -> None:
             "accepted",
         ]
         assert await receiving == ["a", "b", "@200000"]
+
+
+# --- links that go through to a container -------------------------------------------------------
+
+
+@asynccontextmanager
+async def through() -> AsyncGenerator[tuple[Queues, AmqpContainer, str]]:
+    """A container of Proton, a node that is connected to it, and another one with a listener."""
+    with Queues() as queues:
+        async with Node("shop") as node, Node("depot") as depot:
+            here, there = await Dispatcher.attach(node), await Dispatcher.attach(depot)
+            for each in (here, there):
+                each.provision("jobs", Semantics(mechanism=Mechanism.LINK))
+            listener = await node.listen("amqp://127.0.0.1:0", dispatcher=here)
+            joined = await depot.listen("tcp://127.0.0.1:0", expose=[DISPATCH])
+            await here.neighbour(joined.uri)
+            uri = f"amqp://127.0.0.1:{queues.port}"
+            container = AmqpContainer(uri, there, [LinkRoute("jobs", "queue")])
+            await depot.start(lambda: container)
+            await eventually(lambda: here._core.topology.network.nodes_of("jobs"))
+            yield queues, container, listener.uri.replace("127.0.0.1", "localhost")
+
+
+async def test_a_client_of_proton_sends_through_to_a_container() -> None:
+    needs_proton()
+    proton: Any = importlib.import_module("proton")
+    utils: Any = importlib.import_module("proton.utils")
+
+    def send(uri: str) -> list[int]:
+        connection = utils.BlockingConnection(uri, timeout=TIMEOUT)
+        sender = connection.create_sender("jobs")
+        states = [
+            sender.send(proton.Message(each)).remote_state for each in ("good", "@" * 300_000)
+        ]
+        with pytest.raises(utils.SendException):
+            sender.send(proton.Message("bad"))
+        connection.close()
+        return states
+
+    async with through() as (queues, container, uri):
+        assert await asyncio.to_thread(send, uri) == [proton.Delivery.ACCEPTED] * 2
+        assert len(queues.messages["queue"]) == 3
+        await eventually(lambda: not container.statistics().circuits)
+
+
+async def test_a_client_sends_through_to_a_container(client: tuple[str, ...]) -> None:
+    async with through() as (queues, container, uri):
+        bodies = ["good", "bad", "back", "lost", "@300000", "good"]
+        assert await run(client, uri, "send", "jobs", *bodies) == [
+            "accepted",
+            "rejected shop:closed",
+            "released",
+            "modified",
+            "accepted",
+            "accepted",
+        ]
+        assert len(queues.messages["queue"]) == len(bodies)
+        await eventually(lambda: not container.statistics().circuits)
+
+
+async def test_a_client_receives_through_from_a_container(client: tuple[str, ...]) -> None:
+    proton: Any = importlib.import_module("proton")
+    async with through() as (queues, _, uri):
+        queues.messages["queue"] = [proton.Message(each) for each in ("a", "b", "c", "d")]
+        hows = ["accept", "reject", "modify", "release"]
+        assert await run(client, uri, "receive", "jobs", *hows) == ["a", "b", "c", "d"]
+        expected = ["accepted", "rejected shop:closed", "modified", "released"]
+        await eventually(lambda: queues.outcomes == expected)
+
+
+async def test_a_client_drains_a_container(client: tuple[str, ...]) -> None:
+    if "amqp_go" in client[0]:
+        pytest.skip("go-amqp drains with a credit of 0, which Proton's engine does not answer")
+    proton: Any = importlib.import_module("proton")
+    async with through() as (queues, _, uri):
+        queues.messages["queue"] = [proton.Message(each) for each in ("a", "b", "c")]
+        assert await run(client, uri, "drain", "jobs", "20") == ["a", "b", "c", 0]
+
+
+async def test_a_client_is_told_of_a_container_that_is_not_there(client: tuple[str, ...]) -> None:
+    async with listening() as (dispatcher, uri):
+        dispatcher.provision("jobs", Semantics(mechanism=Mechanism.LINK))
+        assert await run(client, uri, "send", "jobs", "a") == {"error": "amqp:not-found"}
 
 
 async def test_a_client_with_tls_and_a_password(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,6 +32,7 @@ from onward.transports.amqp import (
     AutoLink,
 )
 from tests.support.amqp import needs_proton
+from tests.support.amqp_queues import Queues
 from tests.support.certificates import Certificates
 from tests.support.security import gated
 from tests.support.transports import eventually
@@ -269,61 +268,6 @@ async def test_what_cannot_be_is_refused(uri: str, more: dict[str, Any], text: s
 
 
 # --- a container that others have written -------------------------------------------------------
-
-
-class Queues:
-    """A container of Proton on a thread of its own: each address has a queue of messages."""
-
-    def __init__(self) -> None:
-        handlers: Any = importlib.import_module("proton.handlers")
-        reactor: Any = importlib.import_module("proton.reactor")
-        queues = self
-
-        class Handler(handlers.MessagingHandler):  # type: ignore[misc]
-            def on_start(self, event: Any) -> None:
-                acceptor = event.container.listen("127.0.0.1:0")
-                queues.port = acceptor._selectable.getsockname()[1]
-                queues.started.set()
-
-            def on_link_opening(self, event: Any) -> None:
-                link = event.link
-                link.source.address = link.remote_source.address
-                link.target.address = link.remote_target.address
-
-            def on_sendable(self, event: Any) -> None:
-                queues.send(event.link)
-
-            def on_message(self, event: Any) -> None:
-                waiting = queues.messages.setdefault(event.link.target.address, [])
-                waiting.append(event.message)
-                if event.message.body == b"attach a link":
-                    event.container.create_sender(event.connection, "orders")
-                if event.message.body == b"end the session":
-                    event.session.close()
-
-            def on_link_error(self, event: Any) -> None:
-                queues.refused.append(event.link.remote_condition.name)
-
-        self.messages: dict[str | None, list[Any]] = {}
-        self.refused: list[str] = []
-        self.started = threading.Event()
-        self.port = 0
-        self._reactor: Any = reactor.Container(Handler())
-        self._thread = threading.Thread(target=self._reactor.run, daemon=True)
-
-    def send(self, link: Any) -> None:
-        waiting = self.messages.get(link.source.address, [])
-        while waiting and link.credit:
-            link.send(waiting.pop(0))
-
-    def __enter__(self) -> Queues:
-        self._thread.start()
-        assert self.started.wait(TIMEOUT)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._reactor.stop()
-        self._thread.join(TIMEOUT)
 
 
 async def test_queues_of_another_container_are_names() -> None:
