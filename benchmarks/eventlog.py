@@ -15,6 +15,8 @@ All of it is the code of a broker, with a log on a disk:
 - *request with a trace*: the same for a request with a Zipkin trace id, which decides by a hash,
   and is not sampled either;
 - *request sampled*: the same with a trace id that is sampled: it includes the hop;
+- *message to a name*: the three counts of one at the node where it entered and its consumer is: its
+  arrival, its outcome, and its copy;
 - *broker*: the CPU time of a request through `onward broker`, with an event log at the
   default sampling and without, window by window in turn, for several pairs of brokers. Windows are
   short and many: other load on the machine is the same for two consecutive windows, or the median
@@ -55,6 +57,7 @@ from onward.protocol.eventlog import HOP, Kind, LogMark, Outcome, sampled, thres
 from onward.protocol.rsocket import FrameType
 
 MESSAGE, DELIVER = int(Kind.MESSAGE), int(Outcome.DELIVER)
+NAME, NAME_COPY, RECEIVED = int(Kind.NAME), int(Kind.NAME_COPY), int(Outcome.RECEIVED)
 RESPONSE = int(FrameType.REQUEST_RESPONSE)
 TAGS = 32
 FAR = 1 << 29
@@ -226,11 +229,20 @@ def recorded(count: int) -> dict[str, float]:
             for _ in range(count):
                 record(mark, message, there, DELIVER, 250)
 
+        name = recorder.names.count
+
+        def to_a_name(count: int) -> None:
+            for _ in range(count):
+                name(NAME, RECEIVED, "34#orders", "", 64)
+                name(NAME, DELIVER, "34#orders", "", 64)
+                name(NAME_COPY, DELIVER, "34#orders", "bench/0#shop", 0)
+
         around = timed(loop, count)
         found = {
             "recorded hop, ns": timed(hops, count) - around,
             "recorded hop with its ends, ns": timed(named, count) - around,
             "message's hop, ns": timed(messages, count) - around,
+            "message to a name, ns": timed(to_a_name, count) - around,
             "sampling decision, ns": asyncio.run(decision(recorder, count)),
             **requests(recorder, count),
             "bare pack, ns": timed(pack, count) - around,

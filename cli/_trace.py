@@ -33,9 +33,9 @@ _DESCRIPTION: Final = """\
 Send one message along a route, marked so that the nodes on the route report each hop; wait for
 the answer, and print the hops in order, with times, as a table and as a drawing.
 
-Only nodes that trace report: `onward node --trace`, `onward broker --trace`, nodes of a topology,
-and nodes of programs with a HopTracer. The others pass the mark on, so that the nodes behind them
-report. Gaps in the reports are shown.
+Only nodes that trace report: `onward node --trace`, `onward broker --trace`, `onward dispatch
+--trace`, nodes of a topology, and nodes of programs with a HopTracer. The others pass the mark on,
+so that the nodes behind them report. Gaps in the reports are shown.
 """
 
 _EPILOG: Final = """\

@@ -30,11 +30,11 @@ __all__ = [
 _NAME: Final = int(Kind.NAME)
 _LEG: Final = int(Kind.NAME_LEG)
 _COPY: Final = int(Kind.NAME_COPY)
-_LOGGED: Final[dict[type[Outcome], Logged]] = {
-    Accepted: Logged.DELIVER,
-    Rejected: Logged.FAILED,
-    Released: Logged.RELEASED,
-    Modified: Logged.MODIFIED,
+_LOGGED: Final[dict[type[Outcome | Logged], int]] = {
+    Accepted: int(Logged.DELIVER),
+    Rejected: int(Logged.FAILED),
+    Released: int(Logged.RELEASED),
+    Modified: int(Logged.MODIFIED),
 }
 
 _RECEIVED: Final = int(Logged.RECEIVED)
@@ -85,7 +85,8 @@ def count_received(node: Node, arrival: Arrival, label: str) -> None:
     arrival.entered = label
     if isinstance(part, NameInstrument):
         arrival.log = part
-        part.count(_kind(arrival), _RECEIVED, label, "", len(arrival.message.payload))
+        kind, size = _LEG if arrival.leg else _NAME, len(arrival.message[2])
+        part.count(kind, _RECEIVED, label, "", size)
 
 
 def count_end(arrival: Arrival, outcome: Outcome | Logged) -> None:
@@ -99,15 +100,16 @@ def count_end(arrival: Arrival, outcome: Outcome | Logged) -> None:
     if log is None or arrival.ended:
         return
     arrival.ended = True
-    size = len(arrival.message.payload)
-    log.count(_kind(arrival), _logged(outcome), arrival.entered, "", size)
+    logged = _logged(outcome)
+    kind, size = _LEG if arrival.leg else _NAME, len(arrival.message[2])
+    log.count(kind, logged, arrival.entered, "", size)
 
 
 def count_passed(arrival: Arrival, outcome: Logged, to: str = "") -> None:
     """Count that a message is on hold, or is redirected."""
     if arrival.log is not None:
-        size = len(arrival.message.payload)
-        arrival.log.count(_kind(arrival), outcome, arrival.entered, to, size)
+        kind, size = _LEG if arrival.leg else _NAME, len(arrival.message[2])
+        arrival.log.count(kind, outcome, arrival.entered, to, size)
 
 
 def count_copy(node: Node, label: str, consumer: str, outcome: Outcome | Logged) -> None:
@@ -120,13 +122,12 @@ def count_copy(node: Node, label: str, consumer: str, outcome: Outcome | Logged)
         outcome: Its outcome.
     """
     instruments = node.instruments
-    if instruments is not None and consumer and isinstance(instruments.names, NameInstrument):
-        instruments.names.count(_COPY, _logged(outcome), label, consumer, 0)
+    if instruments is None or not consumer:
+        return
+    part = instruments.names
+    if isinstance(part, NameInstrument):
+        part.count(_COPY, _logged(outcome), label, consumer, 0)
 
 
 def _logged(outcome: Outcome | Logged) -> int:
     return outcome if isinstance(outcome, Logged) else _LOGGED[type(outcome)]
-
-
-def _kind(arrival: Arrival) -> int:
-    return _LEG if arrival.leg else _NAME

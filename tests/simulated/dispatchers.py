@@ -74,6 +74,7 @@ from onward.protocol.dispatch import (
 )
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 from tests.simulated.pipes import Errors
+from tests.support.names import Counted
 
 TROUBLE: Final = 8.0
 """Time for which something happens, in seconds."""
@@ -512,8 +513,9 @@ class Plain(Worker):
 class Place:
     """A node of the network, while it lives."""
 
-    def __init__(self, node: Node, dispatcher: Seen) -> None:
+    def __init__(self, node: Node, dispatcher: Seen, counted: Counted) -> None:
         self.node = node
+        self.counted = counted
         self.dispatcher = dispatcher
         self.takers: list[Taker] = []
         self.producers: dict[str, Producer] = {}
@@ -592,13 +594,15 @@ class World:
     async def _start(self, host: str) -> None:
         known = host in self._network.nodes
         node = await (self._network.restart(host) if known else self._network.node(host))
+        counted = Counted()
+        node.add_instrument(counted)
         dispatcher = await Seen.attach(node, replace(OPTIONS, hold_file=f"{host}.db"))
         assert isinstance(dispatcher, Seen)
         for name, semantics in self.semantics.items():
             dispatcher.provision(name, semantics)
         node.dead_letters.subscribe(self._dead)
         await node.listen(f"sim://{host}", expose=[DISPATCH])
-        place = self.places[host] = Place(node, dispatcher)
+        place = self.places[host] = Place(node, dispatcher, counted)
         place.anonymous = await dispatcher.produce_any()
         for name in self.names:
             if self.draw.random() < 0.7:
@@ -903,6 +907,8 @@ class World:
             left = {name: count for name, count in place.dispatcher.tables().items() if count}
             if left:
                 self.wrong(f"{host} has left {left}")
+            if place.counted.open():
+                self.wrong(f"{host} has counted no end, or two: {place.counted.open()}")
             self._collect(place)
 
     def _collect(self, place: Place) -> None:
