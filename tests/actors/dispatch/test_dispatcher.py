@@ -456,6 +456,23 @@ async def test_a_worker_that_stops_is_a_consumer_that_goes(
     assert consumer.reason == "its worker has stopped"
 
 
+async def test_all_consumers_of_a_worker_go_with_it_and_none_of_the_next_one(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    await start_worker(node, Recorder(), "recorder")
+    closed, *others = [await dispatcher.consume(name, "recorder") for name in "abc"]
+    closed.close()
+    await node.stop_worker("recorder")
+    # It is stopped, and its consumers are told in a later turn: the next worker has the address.
+    await start_worker(node, Recorder(), "recorder")
+    again = await dispatcher.consume("a", "recorder")
+    await sleep(1)
+    assert [each.reason for each in others] == ["its worker has stopped"] * 2
+    assert (closed.reason, again.reason) == ("closed", "")
+    again.close()
+    assert not dispatcher._core.attachments.watched
+
+
 async def test_released_messages_go_to_another_consumer(dispatcher: Dispatcher) -> None:
     got: list[bytes] = []
     await dispatcher.consume("orders", ENDS["rel"], accept=Accept.SELF)
