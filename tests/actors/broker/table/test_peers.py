@@ -29,6 +29,7 @@ from onward.protocol.broker import (
     WellKnownKey,
     format_id,
     with_default_tags,
+    with_owner,
 )
 from onward.protocol.eventlog import Outcome
 from onward.protocol.rsocket import ErrorCode
@@ -582,6 +583,39 @@ async def test_changes_of_own_routes_are_told_in_order(w: World) -> None:
     unfollow()
     w.broker.register("worker", service="a")
     assert len(told) == 3
+
+
+@in_world(BrokerOptions(management=False))
+async def test_suspended_sessions_are_followed_as_routes_with_rules(w: World) -> None:
+    own, index = await w.destination(), w.broker.index
+    (entry,) = index.own_entries()
+    told: list[RouteAdd | RouteRemove] = []
+    end = index.own_changes(told.append)
+    index.suspend(entry)
+    # Without rules nothing is kept for it.
+    assert [type(each) for each in told] == [RouteAdd, RouteRemove]
+    assert index.own_place(entry.route_id) is None
+    end()
+    index.ruled = True
+    place = index.own_place(entry.route_id)
+    told.clear()
+    end = index.own_changes(told.append)
+    (first,) = told
+    assert isinstance(first, RouteAdd)
+    assert (first.service_name, first.timestamp) == ("onward.suspended", entry.timestamp)
+    assert index.places_of(entry.route_id) == [place]
+    # A peer broker tells of one of another principal, which has had the id later.
+    peer = await other(w)
+    frame = RouteAdd(peer.routes.broker_id, entry.route_id, FUTURE, "onward.suspended")
+    assert index.add_remote(peer.routes, with_owner(frame, "x")) == ""
+    assert index.suspended
+    assert index.leave(entry)
+    assert isinstance(told[-1], RouteRemove)
+    assert [each.broker_id for each in index.places_of(entry.route_id)] == [peer.routes.broker_id]
+    assert index.drop_peer(peer.routes, 10) == 1
+    assert index.places_of(entry.route_id) == []
+    end()
+    del own
 
 
 @in_world()
