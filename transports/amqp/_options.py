@@ -24,7 +24,8 @@ class AmqpOptions:
         max_unsent: Bytes of messages for one connection that wait for its client to read, besides
             the one or two that are being written. Beyond: the credit of its links is taken back, so
             that messages wait in their names; of what was under way by then, pre-settled messages
-            beyond as many bytes more are dropped.
+            beyond as many bytes more are dropped. A link that goes through to a container has a
+            quarter of it on its way; then the other end is held back.
         max_sessions: Sessions of one connection; one more ends it.
         max_links: Links of one connection, in all its sessions; one more ends it.
         max_unsettled: Deliveries to one consumer that it has not settled; then no more of its
