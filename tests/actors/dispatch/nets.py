@@ -93,6 +93,13 @@ class Kept:
         return [each.payload for each in self.deliveries]
 
 
+def make_narrow(net: Net, at: str, link: Address) -> None:
+    """Let one message wait for a link at a time."""
+    cell = net.nodes[at].parts.table.cell_at(link)
+    assert cell is not None
+    cell.most = cell.limit = 1
+
+
 async def linear(net: Net) -> None:
     """Join a, b and c in a row."""
     await net.start("a", "b", "c")

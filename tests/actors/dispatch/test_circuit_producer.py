@@ -34,7 +34,7 @@ from onward.protocol.dispatch import (
 )
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.circuit_ends import AGAIN, LINK, RESUME, Served
-from tests.actors.dispatch.nets import SETTLE, Net, linear
+from tests.actors.dispatch.nets import SETTLE, Net, linear, make_narrow
 
 ACCEPTED_STATE = encode_disposition(Disposition(ACCEPTED))
 RECEIVED_STATE = encode_disposition(Disposition(RECEIVED, settled=False))
@@ -299,3 +299,35 @@ async def test_sends_that_wait_are_bounded_and_can_be_given_up(node: Node) -> No
         await send
     served.ends[0].link.grant(1)
     assert orders.credit == 1
+
+
+async def test_a_delivery_in_parts_waits_for_a_slow_link(net: Net) -> None:
+    net.provision("orders", AGAIN)
+    served = Served().serve(net.at["c"])
+    await sleep(SETTLE)
+    orders = await net.at["a"].attach_producer("orders")
+    served.ends[0].link.grant(5)
+    await sleep(1)
+    make_narrow(net, "a", net.links["a", "b"])
+    given_up = asyncio.create_task(orders.send(bytes(1_000_000)))
+    await sleep(0)
+    assert orders.link.waiting
+    given_up.cancel()
+    with suppress(asyncio.CancelledError):
+        await given_up
+    await sleep(1)
+    assert [each[2:4] for each in served.ends[0].named("transfer")][-1] == (False, True)
+    # One whose circuit is lost in the middle goes over the next one as a whole.
+    send = asyncio.create_task(orders.send(bytes(1_000_000)))
+    await sleep(0)
+    await net.cut("a", "b")
+    await sleep(1)
+    await net.join("a", "b")
+    await sleep(SETTLE)
+    there = served.ends[1]
+    there.link.grant(1)
+    await sleep(1)
+    parts = there.named("transfer")
+    assert sum(len(each[1]) for each in parts) == 1_000_000
+    there.link.dispose(parts[0][0], ACCEPTED_STATE)
+    assert await send == ACCEPTED

@@ -48,7 +48,7 @@ from tests.actors.dispatch.circuit_ends import (
     Served,
     opened,
 )
-from tests.actors.dispatch.nets import SETTLE, Net, linear, triangle
+from tests.actors.dispatch.nets import SETTLE, Net, linear, make_narrow, triangle
 from tests.support.transports import eventually
 from tests.support.workers import Recorder, start_worker
 
@@ -595,13 +595,6 @@ async def test_three_nodes_over_tcp() -> None:
 # --- slow links -------------------------------------------------------------------------------
 
 
-def make_narrow(net: Net, at: str, link: Address) -> None:
-    """Let one message wait for a link at a time."""
-    cell = net.nodes[at].parts.table.cell_at(link)
-    assert cell is not None
-    cell.most = cell.limit = 1
-
-
 async def narrow(
     net: Net, at: str, circuits: CircuitLimits | None = None
 ) -> tuple[KeptEnd, KeptEnd]:
@@ -688,3 +681,25 @@ async def test_ends_that_answer_each_other_leave_turns_to_others(net: Net) -> No
         others += 1
         await sleep(0)
     assert others > 3
+
+
+async def test_no_more_ends_wait_to_be_resumed_than_there_may(net: Net) -> None:
+    await net.start("a", "b", circuits=CircuitLimits(max_suspended=1))
+    await net.join("a", "b")
+    net.provision("orders", RESUME)
+    served = Served().serve(net.at["b"])
+    await sleep(SETTLE)
+    ends = [opened(net.at["a"]) for _ in range(2)]
+    await sleep(1)
+    await net.cut("a", "b")
+    await sleep(1)
+    assert [each.last() for each in served.ends] == [
+        ("down", CLOSED, "route-lost", "", False),
+        ("down", LOST, "route-lost", "", True),
+    ]
+    await net.join("a", "b")
+    await sleep(SETTLE)
+    # The other one has a new circuit, as its other end is over.
+    assert [each.last() for each in ends] == [("attached", b"own")] * 2
+    assert len(served.ends) == 3
+    assert net.at["b"].statistics().counts["circuits over max_suspended"] == 1
