@@ -2,9 +2,10 @@
 
 A run is that of a pipe, with `--cluster` that of a cluster of brokers, and with `--zones` that of a
 cluster of several zones, with `--owners` that of two zones with rules, with `--dispatch` that of a
-network of dispatchers, and with `--messages` that of their producers and consumers. It uses all
-cores, says now and then how far it is, and sums up. The status is non-zero if a promise was broken,
-or if a pipe, broker or node that is broken on purpose was not caught.
+network of dispatchers, with `--messages` that of their producers and consumers, and with
+`--circuits` that of their circuits. It uses all cores, says now and then how far it is, and sums
+up. The status is non-zero if a promise was broken, or if a pipe, broker or node that is broken on
+purpose was not caught.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Any, Final, NamedTuple
 
 from onward.protocol.dispatch import NetworkFrameKind
 from tests.simulated import (
+    broken_circuits,
     broken_clusters,
     broken_dispatch,
     broken_dispatchers,
     broken_pipes,
     broken_zones,
+    circuits,
     clusters,
     dispatch_network,
     dispatchers,
@@ -46,13 +49,14 @@ def main() -> int:
     parser.add_argument("--owners", action="store_true", help="of two zones with rules")
     parser.add_argument("--dispatch", action="store_true", help="of a network of dispatchers")
     parser.add_argument("--messages", action="store_true", help="of dispatchers with messages")
+    parser.add_argument("--circuits", action="store_true", help="of dispatchers with circuits")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     given = parser.parse_args()
     of = ZONES if given.zones else CLUSTERS if given.cluster else PIPES
     of = DISPATCH if given.dispatch else OWNERS if given.owners else of
-    of = MESSAGES if given.messages else of
+    of = CIRCUITS if given.circuits else MESSAGES if given.messages else of
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
@@ -140,6 +144,12 @@ def message_counts(outcome: dispatchers.Outcomes) -> dict[str, int]:
     return {"nodes": outcome.nodes, "links": outcome.links, **happened, **told, **lost}
 
 
+def circuit_counts(outcome: circuits.Run) -> dict[str, int]:
+    """Return what the summary of circuits adds up."""
+    happened = {f"happened: {name}": outcome.happened[name] for name in circuits.WEIGHTS}
+    return {"deliveries begun": len(outcome.sent), **happened}
+
+
 class Simulation(NamedTuple):
     """A kind of run, and what is broken on purpose to show that it finds something."""
 
@@ -164,6 +174,9 @@ DISPATCH: Final = Simulation(
 )
 MESSAGES: Final = Simulation(
     dispatchers.checked_run, message_counts, broken_dispatchers.BROKEN, broken_dispatchers.caught
+)
+CIRCUITS: Final = Simulation(
+    circuits.checked_run, circuit_counts, broken_circuits.BROKEN, broken_circuits.caught
 )
 
 

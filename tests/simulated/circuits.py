@@ -378,3 +378,13 @@ def run_circuits(seed: int) -> Run:
         return await Scenario(network, seed).play()
 
     return simulate(scenario, seed=seed)
+
+
+def checked_run(seed: int) -> tuple[int, Run | None, list[str]]:
+    """Return a seed, what has happened in its run, and what was not as promised."""
+    try:
+        run = run_circuits(seed)
+    except Exception as error:
+        return seed, None, [f"{type(error).__name__}: {error}"]
+    run.ends.clear()  # links of a loop that is over
+    return seed, run, run.wrong
