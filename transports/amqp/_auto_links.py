@@ -151,15 +151,19 @@ class AutoLinks(Links):
         self, route: LinkRoute, attach: CircuitAttach, circuit: CircuitLink
     ) -> CircuitLinkEnd:
         """Ask the container for a link, with which the circuit is accepted or refused."""
-        link = self._container.link_as(
-            route.address or route.name, attach.properties, receives=not attach.producer
+        full = len(self._links) >= self._options.max_links
+        link = (
+            self._container.stray_link()
+            if full
+            else self._container.link_as(
+                route.address or route.name, attach.properties, receives=not attach.producer
+            )
         )
         made = (RoutedOutgoingLink if attach.producer else RoutedIncomingLink)(
             link, self._host, self._free, accepts=True
         )
-        if len(self._links) >= self._options.max_links:
+        if full:
             circuit.refuse("amqp:resource-limit-exceeded", "too many links")
-            link.free()
             return made
         made.begin(circuit)
         self._links[link] = made

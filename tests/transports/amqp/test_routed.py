@@ -13,6 +13,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.dispatch import CircuitLink, CircuitLinkEnd, Dispatcher
 from onward.protocol.dispatch import (
+    MAX_UNSETTLED,
     Access,
     CircuitAttach,
     CircuitCondition,
@@ -29,7 +30,7 @@ from onward.transports.amqp._proton import read_tag
 from onward.transports.amqp._routed import CONDITIONS
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.nets import SETTLE, Net, linear
-from tests.support.amqp import Container, Edge, Edges, needs_proton, refusal
+from tests.support.amqp import OPTIONS, Container, Edge, Edges, needs_proton, refusal
 from tests.support.virtual import virtual_time
 
 pytestmark = pytest.mark.peer
@@ -640,6 +641,41 @@ async def test_more_transfers_than_credit_end_the_link(chain: Chain) -> None:
     chain.pump()
     assert len(container.received) == 1
     assert edge.engine.closed == ""
+
+
+async def test_a_producer_has_no_more_credit_than_both_ends_bear_unsettled(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(MAX_UNSETTLED + 100)
+    chain.pump()
+    assert link.credit == MAX_UNSETTLED
+    for each in range(3):
+        edge.client.send(link, edge.client.message(each))
+    chain.pump()
+    assert link.credit == MAX_UNSETTLED - 3
+    for delivery, _ in container.received[:2]:
+        dispose(delivery, "ACCEPTED")
+    chain.pump()
+    assert link.credit == MAX_UNSETTLED - 1
+    # What is over is given back with the rest.
+    container.links[0].drain(0)
+    chain.pump()
+    link.drained()
+    chain.pump()
+    assert (link.credit, container.links[0].credit) == (0, 0)
+
+
+async def test_a_container_has_so_many_links(chain: Chain) -> None:
+    edge = chain.edges()
+    chain.container(options=replace(OPTIONS, max_links=2))
+    links = [edge.client.sender("jobs") for _ in range(3)]
+    chain.pump()
+    assert [state(each) for each in links[:2]] == ["active", "active"]
+    assert refusal(links[2]) == ("amqp:resource-limit-exceeded", "too many links")
+    assert chain.containers[0].engine.closed == ""
+    with pytest.raises(ValueError, match="needs a name"):
+        LinkRoute("")
 
 
 async def test_links_of_roles_and_of_messages(chain: Chain) -> None:
