@@ -64,17 +64,19 @@ class LinkHello:
         missed_at: Time at which the other node is lost; `None` if none is heard.
     """
 
-    __slots__ = ("_limits", "missed_at", "send_at", "state")
+    __slots__ = ("_excused", "_limits", "missed_at", "send_at", "state")
 
     def __init__(self, limits: NetworkLimits, now: float) -> None:
         self._limits = limits
         self.state = HelloState.SILENT
         self.send_at = now
         self.missed_at: float | None = None
+        self._excused = False
 
     def heard(self, hears_us: bool, now: float) -> None:
         """Handle a hello of the other node, by whether it has heard this one."""
         self.missed_at = now + self._limits.missed_hellos * self._limits.hello
+        self._excused = False
         self._move(HelloInput.HEARS_US if hears_us else HelloInput.HEARS_NOT, now)
 
     def sent(self, now: float) -> None:
@@ -84,6 +86,10 @@ class LinkHello:
     def missed(self, now: float) -> bool:
         """Return whether the other node is lost just now."""
         if self.missed_at is None or now < self.missed_at:
+            return False
+        # This node has been held up, and hellos may wait unread: there is time to read them.
+        if now - self.missed_at >= self._limits.hello and not self._excused:
+            self.missed_at, self._excused = now + self._limits.hello, True
             return False
         self.missed_at = None
         self._move(HelloInput.MISSED, now)

@@ -27,6 +27,20 @@ def test_a_node_that_has_heard_this_one_is_a_neighbour_until_three_hellos_are_mi
     assert not link.missed(20.0)
 
 
+def test_hellos_that_wait_unread_while_this_node_is_held_up_are_not_missed() -> None:
+    link = LinkHello(LIMITS, 10.0)
+    link.heard(True, 10.0)
+    # It was to look at 13.0.
+    assert not link.missed(14.0)
+    assert (link.state, link.missed_at) == (HelloState.NEIGHBOUR, 15.0)
+    link.heard(True, 14.1)
+    assert link.missed_at == 17.1
+    # They have the time once: a node that is late for ever still sees a loss.
+    assert not link.missed(18.1)
+    assert link.missed(30.0)
+    assert link.state is HelloState.SILENT
+
+
 def test_a_node_that_has_forgotten_this_one_is_no_neighbour() -> None:
     link = LinkHello(LIMITS, 0.0)
     link.heard(True, 0.0)
