@@ -21,6 +21,7 @@ from ...protocol.cluster import (
     RouteLog,
     RoutePlace,
     standing,
+    zone_ids,
 )
 from .._worker import Worker
 from ..broker import Broker, LimitUse
@@ -152,7 +153,7 @@ class ClusterInspection(Worker):
     def every_route(self) -> list[bytes]:
         """Return the ids of all routes of the zone, those of suspended sessions included."""
         index = self._broker.index
-        return [*index.table.ids, *index.suspended_elsewhere.ids()]
+        return zone_ids(index.table.ids, index.suspended, index.suspended_elsewhere)
 
     def place_of(self, route_id: bytes) -> RoutePlace | None:
         """Return where a route of the zone is registered; `None` if the zone does not have it."""

@@ -73,6 +73,7 @@ from ._ownership import (
     may_take,
     standing,
     suspended_place,
+    zone_ids,
 )
 from ._places import (
     MAX_PLACES,
@@ -206,4 +207,5 @@ __all__ = [
     "standing",
     "suspended_place",
     "with_seed_uri",
+    "zone_ids",
 ]

@@ -9,7 +9,7 @@ with rules tells its own ones to its peer brokers, as routes of a service that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -25,6 +25,7 @@ __all__ = [
     "may_take",
     "standing",
     "suspended_place",
+    "zone_ids",
 ]
 
 SUSPENDED_SERVICE: Final = "onward.suspended"
@@ -183,3 +184,17 @@ class SuspendedPlaces:
         for route_id in some:
             self.remove(route_id, broker_id)
         return len(some)
+
+
+def zone_ids(
+    registered: Collection[bytes], suspended: Iterable[bytes], elsewhere: SuspendedPlaces
+) -> list[bytes]:
+    """Return all route ids of a zone, each once.
+
+    Args:
+        registered: Those of its registrations.
+        suspended: Those of the suspended sessions of this broker.
+        elsewhere: The suspended sessions of peer brokers.
+    """
+    kept = dict.fromkeys((*suspended, *elsewhere.ids()))
+    return [*registered, *(each for each in kept if each not in registered)]

@@ -46,6 +46,7 @@ from onward.protocol.cluster import (
     may_take,
     standing,
     suspended_place,
+    zone_ids,
 )
 from tests.simulated.cluster_broker import Broker, Client, Connection, Peer
 from tests.simulated.cluster_network import LIFETIME
@@ -314,7 +315,7 @@ class OwnedBroker(ZoneBroker):
     # --- other zones ----------------------------------------------------------------------------
 
     def filtered(self) -> list[bytes]:
-        return [*super().filtered(), *self.suspended, *self.kept.ids()]
+        return zone_ids(super().filtered(), self.suspended, self.kept)
 
     def own_ids(self) -> list[bytes]:
         return [*super().own_ids(), *self.suspended]

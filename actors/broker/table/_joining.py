@@ -258,8 +258,24 @@ class JoiningIndex(WaitingIndex):
         """
         if not self._discard(entry):
             return False
-        route_id, route = entry.route_id, entry.target
-        self.suspended[route_id] = entry
+        self.suspended[entry.route_id] = entry
+        self._expect_suspended(entry.route_id)
+        self._tell_suspended(entry)
+        instrument = part_of(self.node)
+        if instrument is not None:
+            instrument.left(entry, SESSION_SUSPENDED)
+        self._tell("left", entry, SESSION_SUSPENDED)
+        return True
+
+    def _expect_suspended(self, route_id: bytes) -> None:
+        """Expect the destination of a suspended session, if a route id has one.
+
+        That has no effect while another broker has a registration of the id: then this is called
+        again once that has gone.
+        """
+        entry = self.suspended.get(route_id)
+        if entry is None:
+            return
         self.table.expect(
             SnapshotRoute(
                 route_id,
@@ -267,16 +283,10 @@ class JoiningIndex(WaitingIndex):
                 entry.tags,
                 entry.broker_id,
                 entry.timestamp,
-                route.weight,
+                entry.target.weight,
             ),
             lasting=True,
         )
-        self._tell_suspended(entry)
-        instrument = part_of(self.node)
-        if instrument is not None:
-            instrument.left(entry, SESSION_SUSPENDED)
-        self._tell("left", entry, SESSION_SUSPENDED)
-        return True
 
     def resume(self, entry: Entry[AnyRoute]) -> Entry[AnyRoute] | None:
         """Show a destination again that was hidden; return its new entry, or `None` if it has left.

@@ -47,6 +47,7 @@ class PeerIndex(JoiningIndex):
             self._remote_kind,
             self._on_beaten,
             self._on_kept,
+            self._expect_suspended,
         )
 
     # --- requests of peer brokers, and copies for them --------------------------------------------

@@ -66,6 +66,7 @@ class Peers:
         make_kind: Makes what routes of a kind share.
         beaten: Called with an own route that another one has replaced, of a peer broker.
         kept: Called with the route id and the place of a suspended session that was told.
+        gone: Called with a route id that no broker has a registration of any more.
 
     Attributes:
         known: The peer brokers by id.
@@ -85,6 +86,7 @@ class Peers:
         make_kind: Callable[[PeerRoutes, RouteKind], RemoteKind],
         beaten: Callable[[Entry[AnyRoute], RemoteRoute], object],
         kept: Callable[[bytes, RoutePlace], object],
+        gone: Callable[[bytes], object],
     ) -> None:
         self._table = table
         self._own = own
@@ -95,6 +97,7 @@ class Peers:
         self._beaten = beaten
         self._suspended = suspended
         self._kept = kept
+        self._on_gone = gone
         self.known: dict[bytes, PeerRoutes] = {}
         self.count = 0
         self.refused = 0
@@ -274,6 +277,8 @@ class Peers:
                 self._let_go(update.previous)
                 if update.other is not None:
                     self._releases.begin(update.other)
+                elif update.entry is None:
+                    self._on_gone(update.previous.route_id)
         peer.count -= removed
         self.count -= removed
         return removed

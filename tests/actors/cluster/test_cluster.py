@@ -16,7 +16,7 @@ from onward.actors.broker import Broker, BrokerOptions, DrainOptions, DrainPart
 from onward.actors.broker.table._remote import owned_since
 from onward.actors.cluster import ClusterOptions
 from onward.actors.security import Authorization
-from onward.protocol import NotDelivered
+from onward.protocol import TAGS, Address, NotDelivered
 from onward.protocol.broker import OWNER_KEY, RouteSetup, TooManyTags
 from onward.protocol.cluster import ClusterLimits, LinkRefusal, PeerInfo
 from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
@@ -579,6 +579,25 @@ async def test_a_suspended_session_is_kept_while_its_broker_is_away(cluster: Clu
     await asyncio.sleep(HOLD + 20)
     assert kept(two) == 0
     assert two.peer(one).routes == 0
+
+
+async def test_requests_wait_for_a_suspended_session_that_was_at_a_lost_broker(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    route_id, index = uuid4(), one.broker.index
+    await two.connect("orders", route_id)
+    await asyncio.sleep(SOON)
+    await cluster.kill(two)
+    await asyncio.sleep(SOON)
+    registered = await one.connect("orders", route_id)
+    registered.suspend()
+    await asyncio.sleep(HOLD + 20)
+    ask = index.asked(Address(TAGS, b"service=orders"))
+    assert index.table.expects(ask.query)
+    assert index.expectations.waits(ask.query)
+    registered.withdraw()
+    assert not index.table.expects(ask.query)
 
 
 async def test_an_owner_connects_anew_at_another_broker(cluster: Clusters) -> None:

@@ -444,14 +444,19 @@ def far_from(made: dict[str, Site], name: str) -> tuple[Site, Site]:
     return (two, one) if one.id == gateway else (one, two)
 
 
+@pytest.mark.parametrize("at_gateway", [False, True])
 @pytest.mark.parametrize("wait", [10, 150])
 @pytest.mark.parametrize("how", ["resumes", "anew", "here", "there"])
-async def test_the_id_of_a_suspended_session_belongs_to_its_owner(how: str, wait: float) -> None:
+async def test_the_id_of_a_suspended_session_belongs_to_its_owner(
+    how: str, wait: float, *, at_gateway: bool
+) -> None:
     """Also after filters were made anew, and at brokers that have no link with its own."""
     async with clusters() as c:
         made = await joined(c, "a1 a2 b1 b2")
         take_rules(made, "a1 a2 b1 b2")
-        home, gateway = far_from(made, "b1")
+        home, other = far_from(made, "b1")
+        if at_gateway:
+            home, other = other, home
         registered = await home.connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
         registered.suspend()
@@ -460,10 +465,10 @@ async def test_the_id_of_a_suspended_session_belongs_to_its_owner(how: str, wait
         await rival.connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(10)
         assert (home.evicted, rival.evicted) == ([], [REFUSED])
-        for site in (rival, gateway, home):
+        for site in (rival, other, home):
             with pytest.raises(NotAllowed, match="register"):
                 await site.connect("orders", UUID(int=1), BOB)
-        stays = {"resumes": home, "anew": home, "here": gateway, "there": made["b2"]}[how]
+        stays = {"resumes": home, "anew": home, "here": other, "there": made["b2"]}[how]
         if how == "resumes":
             assert registered.resume()
         else:
@@ -484,6 +489,28 @@ async def test_the_id_of_a_suspended_session_belongs_to_its_owner(how: str, wait
         firsts = {each.claim[0] for each in places if each is not None}
         assert len(firsts) == 1
         assert firsts.pop() < entry.timestamp
+
+
+async def test_a_suspended_session_outlasts_the_routes_of_a_lost_broker() -> None:
+    """Its home broker, the gateway, has known another registration of its id meanwhile."""
+    async with clusters() as c:
+        made = await joined(c, "a1 a2 b1")
+        take_rules(made, "a1 a2 b1")
+        lost, home = far_from(made, "b1")
+        await lost.connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        await c.kill(lost)
+        await asyncio.sleep(1)
+        registered = await home.connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(1)
+        registered.suspend()
+        await asyncio.sleep(120)  # the routes of the lost broker are removed, and filters made anew
+        assert home.broker.index.table.expecting == 1
+        assert home.cluster.every_route() == [UUID(int=1).bytes]
+        await made["b1"].connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(10)
+        assert (home.evicted, made["b1"].evicted) == ([], [REFUSED])
+        assert registered.resume()
 
 
 async def test_an_owner_that_moves_to_another_zone_is_the_earlier_one_in_a_third() -> None:

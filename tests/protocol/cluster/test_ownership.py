@@ -28,6 +28,7 @@ from onward.protocol.cluster import (
     may_take,
     standing,
     suspended_place,
+    zone_ids,
 )
 from tests.protocol.cluster.streams import CLOCK, HOME, INSTANCE, OTHER, route_id
 from tests.protocol.cluster.test_elements import VECTORS
@@ -123,6 +124,15 @@ def test_what_is_not_told_in_a_round_is_removed_in_slices() -> None:
     assert sorted(places.ids()) == [route_id(1), route_id(1), route_id(20)]
     assert [places.drop(HOME, 1), places.drop(HOME, 1), places.drop(HOME, 1)] == [1, 1, 0]
     assert [places.drop(OTHER, 5), len(places)] == [1, 0]
+
+
+def test_the_ids_of_a_zone_are_those_of_registrations_and_sessions_each_once() -> None:
+    places = SuspendedPlaces()
+    for number, home in ((1, HOME), (3, HOME), (3, OTHER), (4, OTHER)):
+        places.add(route_id(number), RoutePlace(CLOCK, home, ANN))
+    found = zone_ids([route_id(1), route_id(2)], [route_id(2), route_id(5), route_id(3)], places)
+    assert found == [route_id(number) for number in (1, 2, 5, 3, 4)]
+    assert zone_ids([], [], SuspendedPlaces()) == []
 
 
 @pytest.mark.parametrize("since", [0, CLOCK - 7])
