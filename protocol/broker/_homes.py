@@ -173,8 +173,12 @@ class HomeEntries(Generic[Target]):
         if not others:
             del self._hidden[route_id]
 
-    def _elect(self, route_id: bytes) -> Entry[Target] | None:
-        """Hide all entries of a route id but the best; return the one that was shown before."""
+    def elect(self, route_id: bytes) -> Entry[Target] | None:
+        """Hide all entries of a route id but the best, as what `best` goes by has changed.
+
+        Returns:
+            The one that was shown before; `None` if it is still, or there is none.
+        """
         others = self._hidden.get(route_id)
         there = self.get(route_id)
         if there is None or others is None:

@@ -238,7 +238,7 @@ class RoutingTable(HomeEntries[Target]):
         else:
             self._hidden[route_id].remove(mine)
             self._hidden[route_id].append(entry)
-        other = self._elect(route_id)
+        other = self.elect(route_id)
         return Update(True, self.get(route_id), mine, other)
 
     def _number_for(self, entry: Entry[Target]) -> int:

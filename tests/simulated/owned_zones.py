@@ -280,6 +280,10 @@ class OwnedBroker(ZoneBroker):
             self.owners[home, route_id] = owner, since
             self.kept.remove(route_id, home)
             super().add_remote(peer, replace(route, tags=tags))
+            # It may be known already, and only the time be an earlier one.
+            before = self.table.elect(route_id)
+            if before is not None:
+                self.beaten(Update(True, self.table.get(route_id), None, before))
             place = RoutePlace(route.timestamp, home, owner, since)
         if route_id in self.suspended:
             self.ends_for(self.suspended[route_id], place)

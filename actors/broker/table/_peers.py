@@ -173,6 +173,10 @@ class Peers:
             if isinstance(known, OwnedRoute) and known.timestamp == made.timestamp:
                 # Its owner has had it longer than the home broker knew.
                 known.owned_since = made.owned_since
+                other = self._table.elect(made.route_id)
+                if other is not None:
+                    self._releases.begin(known)
+                    self._on_moved(other, known)
             return
         if update.previous is None:
             peer.count += 1

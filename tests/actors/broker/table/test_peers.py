@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from onward.protocol.broker import (
 )
 from onward.protocol.eventlog import Outcome
 from onward.protocol.rsocket import ErrorCode
+from onward.protocol.security import Principal
 from tests.support.rsocket_answers import counts
 from tests.support.rsocket_peer import (
     FNF,
@@ -616,6 +618,48 @@ async def test_suspended_sessions_are_followed_as_routes_with_rules(w: World) ->
     assert index.places_of(entry.route_id) == []
     end()
     del own
+
+
+@in_world(BrokerOptions(management=False))
+async def test_an_earlier_time_of_an_owner_decides_anew(w: World) -> None:
+    """A peer broker tells it when another zone has told it that, with the same registration."""
+    index, peer, third = w.broker.index, await other(w), await other(w, 2)
+    index.ruled = True
+    clients = [await w.destination() for _ in range(2)]
+    shown, suspended = index.own_entries()
+    for entry in (shown, suspended):
+        route = own_route(entry)
+        route.destination = replace(route.destination, principal=Principal("bob", "token"))
+    index.suspend(suspended)
+    told: list[RouteAdd | RouteRemove] = []
+    index.own_changes(told.append)
+    later = shown.timestamp + 10_000
+
+    def tell(peer: Other, route_id: bytes, owner: str, since: int = 0) -> None:
+        frame = RouteAdd(peer.routes.broker_id, route_id, later, "a")
+        assert index.add_remote(peer.routes, with_owner(frame, owner, since)) == ""
+
+    for entry in (shown, suspended):
+        tell(peer, entry.route_id, "ann")
+    tell(third, rid(3), "bob")
+    tell(peer, rid(3), "ann", later - 1)
+    tell(third, rid(3), "bob", later - 2)
+    homes = [index.table.get(each) for each in (shown.route_id, rid(3))]
+    assert [each and each.kind.broker_id for each in homes] == [
+        w.broker.broker_id.bytes,
+        third.routes.broker_id,
+    ]
+    for entry in (shown, suspended):
+        tell(peer, entry.route_id, "ann", entry.timestamp - 1000)
+    tell(peer, rid(3), "ann", later - 3)
+    assert (index.own_entries(), index.suspended) == ((), {})
+    for route_id in (shown.route_id, suspended.route_id, rid(3)):
+        (entry, *_) = index.table.entries_of(route_id)
+        assert entry.kind.broker_id == peer.routes.broker_id
+    assert {type(each) for each in told[2:]} == {RouteRemove}
+    for each in clients:
+        await each.received()
+        assert each.closed
 
 
 @in_world()
