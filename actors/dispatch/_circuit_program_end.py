@@ -45,12 +45,16 @@ class CircuitProgramEnd:
         self.close()
 
     async def ready_to_use(self) -> None:
-        """Wait until the circuit is there.
+        """Wait until the circuit is there; one that is given up before is closed.
 
         Raises:
             CircuitClosed: It was refused.
         """
-        await self._until(lambda: self.link.attached)
+        try:
+            await self._until(lambda: self.link.attached)
+        except asyncio.CancelledError:
+            self.close()
+            raise
 
     def close(self, condition: str = "", description: str = "") -> None:
         """Close the circuit for good. What is unsettled is in doubt. Idempotent.

@@ -194,6 +194,7 @@ class Sender(ABC):
             raise LimitReached("sends that wait for credit", most)
         future: asyncio.Future[None] = self._core.node.loop.create_future()
         self._waiting.append(future)
+        unused = True
         try:
             while True:
                 left = None if deadline is None else max(0.0, deadline - self._core.now())
@@ -205,6 +206,7 @@ class Sender(ABC):
                     # It was woken and then closed, in the same turn.
                     raise self._error()
                 if self.credit:
+                    unused = False
                     return True
                 # Another send was faster: it stays in its place.
                 again: asyncio.Future[None] = self._core.node.loop.create_future()
@@ -213,6 +215,9 @@ class Sender(ABC):
         finally:
             if future in self._waiting:
                 self._waiting.remove(future)
+            if unused and future.done() and not self.closed:
+                # It was woken and given up in the same turn: the credit is another's.
+                self.woken()
             self._core.schedule.soon(self._look_at_drains)
 
     def _path(self, future: asyncio.Future[Ended] | None) -> ProducerPath | None:

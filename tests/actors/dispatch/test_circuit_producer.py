@@ -13,6 +13,7 @@ from onward.actors.dispatch import (
     CircuitClosed,
     CircuitConsumer,
     CircuitDelivery,
+    CircuitLink,
     CircuitProducer,
     ConsumerRefused,
     Dispatcher,
@@ -268,6 +269,23 @@ async def test_who_is_refused(dispatcher: Dispatcher) -> None:
         await dispatcher.produce("orders")
     with pytest.raises(ConsumerRefused, match=Refusal.CIRCUITS):
         await dispatcher.consume("orders", print)
+
+
+@pytest.mark.parametrize("producer", [True, False], ids=["producer", "consumer"])
+async def test_an_attach_that_is_given_up_leaves_no_circuit(
+    dispatcher: Dispatcher, producer: bool
+) -> None:
+    links: list[CircuitLink] = []
+    served = Served(accept=links.append).serve(dispatcher)
+    attach = dispatcher.attach_producer if producer else dispatcher.attach_consumer
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(attach("orders"), 1)
+    await sleep(1)
+    with suppress(CircuitMisuse):
+        links[0].accept()
+    await sleep(1)
+    assert dispatcher.statistics().circuits == 0
+    assert served.ends[0].named("down")
 
 
 async def test_a_handler_that_fails_ends_its_circuit(

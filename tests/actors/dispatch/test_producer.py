@@ -17,7 +17,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.protocol import NAME, Address
-from onward.protocol.dispatch import ACCEPTED, RELEASED, BadName, DeliveryLimits
+from onward.protocol.dispatch import ACCEPTED, RELEASED, BadName, DeliveryLimits, Semantics
 from tests.support.workers import Echo, start_worker
 
 
@@ -200,3 +200,29 @@ async def test_a_send_that_has_credit_and_is_closed_in_the_same_turn_says_so(nod
     producer.close()
     with pytest.raises(ProducerClosed):
         await send
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["cancelled with it", "cancelled before"])
+async def test_credit_of_a_send_that_is_cancelled_goes_to_the_next_one(
+    node: Node, together: bool
+) -> None:
+    dispatcher = await Dispatcher.attach(node)
+    dispatcher.provision("orders", Semantics(window=1))
+    kept = Kept()
+    await dispatcher.consume("orders", kept, accept=Accept.SELF)
+    producer = await dispatcher.produce("orders")
+    sends = [asyncio.create_task(producer.send(each)) for each in (b"1", b"2", b"3")]
+    await sleep(1)
+    assert len(kept.deliveries) == 1
+    if together:
+        # The second send is woken, and cancelled before it goes on.
+        kept.deliveries[0].accept()
+    sends[1].cancel()
+    await sleep(1)
+    if not together:
+        kept.deliveries[0].accept()
+        await sleep(1)
+    assert [each.message.payload for each in kept.deliveries] == [b"1", b"3"]
+    kept.deliveries[1].accept()
+    assert await sends[2] == ACCEPTED
+    assert producer.credit == 1
