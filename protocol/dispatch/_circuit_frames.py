@@ -44,8 +44,8 @@ MAX_CIRCUIT_FRAME: Final = 1024 * 1024
 MAX_TAG: Final = 32
 """Most bytes of a delivery's tag, as AMQP has it."""
 
-MAX_STATE: Final = 512
-"""Most bytes of the state of a delivery."""
+MAX_STATE: Final = 768
+"""Most bytes of the state of a delivery: a rejection with the longest texts is shorter."""
 
 MAX_UNSETTLED: Final = 1024
 """Most deliveries in an unsettled map: with tags and states of full length they fit in a frame."""

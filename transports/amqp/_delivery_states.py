@@ -64,7 +64,7 @@ def read_state(proton: Proton, delivery: Delivery) -> bytes:
     made = b"" if not more else _encoded(proton, [int(code), *more])
     if made and len(made) <= MAX_STATE:
         return made
-    return b"" if state is None else encode_disposition(Disposition(state))[:MAX_STATE]
+    return b"" if state is None else encode_disposition(Disposition(state))
 
 
 def _encoded(proton: Proton, items: list[Any]) -> bytes:

@@ -31,7 +31,11 @@ from onward.protocol.dispatch import (
     CircuitRefused,
     CircuitTransfer,
     DetachKind,
+    Disposition,
     LaterVersion,
+    Rejected,
+    Tally,
+    encode_disposition,
     parse_circuit_frame,
     serialize_circuit_frame,
 )
@@ -125,7 +129,7 @@ WRONG: list[tuple[Any, str]] = [
     (attach(8, {"t": b""}), "a tag is not of bytes"),
     (attach(8, {b"t": 1}), "a state is not of bytes"),
     (attach(8, {bytes(33): b""}), "a tag of 33 bytes"),
-    (attach(8, {b"t": bytes(513)}), "a state of 513 bytes"),
+    (attach(8, {b"t": bytes(769)}), "a state of 769 bytes"),
     (attach(8, {bytes((n >> 8, n & 255)): b"" for n in range(1025)}), "over 1024 unsettled"),
     ([1, 3, "", ""], "the condition has not 1 to 128 bytes"),
     ([1, 3, "c" * 129, ""], "the condition has not 1 to 128 bytes"),
@@ -137,7 +141,7 @@ WRONG: list[tuple[Any, str]] = [
     ([1, 6, b"t", 8, b""], "the flags is no number from 0 to 7"),
     ([1, 6, b"t", 3, b""], "a delivery that is given up has no more and no payload"),
     ([1, 6, b"t", 2, b"x"], "a delivery that is given up has no more and no payload"),
-    ([1, 7, b"t", bytes(513), True], "the state of 513 bytes"),
+    ([1, 7, b"t", bytes(769), True], "the state of 769 bytes"),
     ([1, 8, 3, "", ""], "how it ends is no number from 0 to 2"),
 ]
 
@@ -171,6 +175,11 @@ def test_the_longest_unsettled_map_fits_in_a_frame() -> None:
     data = serialize_circuit_frame(frame)
     assert parse_circuit_frame(data) == frame
     assert len(data) < MAX_CIRCUIT_FRAME
+
+
+def test_each_outcome_is_a_state_that_fits() -> None:
+    longest = Disposition(Rejected("é" * 200, "é" * 600), tally=Tally(2**32 - 1, 2**32 - 1, 1, 1))
+    assert len(encode_disposition(longest)) <= MAX_STATE
 
 
 @given(st.binary(max_size=64))

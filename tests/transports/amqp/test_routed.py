@@ -195,6 +195,25 @@ async def test_states_pass_as_they_are(chain: Chain, name: str, sends: str) -> N
     assert sent.settled
 
 
+async def test_a_rejection_with_a_long_text_stays_one(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    edge.client.accepts = False
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(1)
+    chain.pump()
+    sent = edge.client.send(link, edge.client.message("a"))
+    chain.pump()
+    got = container.received[0][0]
+    got.local.condition = proton.Condition("c" * 200, "x" * 2000)
+    got.update(proton.Delivery.REJECTED)
+    got.settle()
+    chain.pump()
+    assert sent.remote_state == proton.Delivery.REJECTED
+    found = sent.remote.condition
+    assert (found.name, found.description) == ("c" * 128, "x" * 256)
+
+
 async def test_the_one_that_sends_may_settle_last(chain: Chain) -> None:
     edge, container = chain.edges(), chain.container()
     link = edge.client.sender("jobs")
