@@ -109,6 +109,17 @@ def test_equal_tags_of_different_kinds_are_kept_once() -> None:
     assert len(regions) == 1
 
 
+def test_each_part_of_the_tags_finds_all_its_routes() -> None:
+    table = RoutingTable[GroupRoute]()
+    kind = table.kind_of_service(HOME, "a")
+    for number in range(1, 6):
+        rest = table.rest_of(((6, "eu"), ("k", "v")))
+        assert table.put_new(GroupRoute(rid(number), kind, rest, NOW, number))
+    for text in ("service=a", "region=eu", "k=v", "service=a region=eu k=v"):
+        targets = sorted(each.target.count for each in table.candidates(parse_query(text)))
+        assert targets == [1, 2, 3, 4, 5]
+
+
 @interpreted
 def test_the_number_of_remembered_kinds_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_entry, "MAX_KINDS", 2)
