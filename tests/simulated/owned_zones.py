@@ -111,10 +111,16 @@ class Principal(Destination):
             self.connect()
 
     def expire(self) -> None:
-        """See the session given up, as nothing has come of it."""
+        """See the session given up, as nothing has come of it.
+
+        A principal that does not come back has no other connection either: one that its broker has
+        not noticed yet, as it hung when the principal went elsewhere, ends by its lifetime.
+        """
         session = self.session
         if session is not None and isinstance(session.broker, OwnedBroker):
             session.broker.expire(session)
+        if not self.wanted:
+            self.leave()
 
 
 class OwnedBroker(ZoneBroker):
