@@ -8,6 +8,7 @@ from __future__ import annotations
 # --8<-- [start:program]
 import asyncio
 import sys
+from typing import Any
 
 from proton import Message
 
@@ -28,14 +29,14 @@ async def main(uri: str) -> None:
 
         def order(delivery: Received) -> None:
             message = read(delivery)
-            body = message.body  # text, or the bytes of a data section
+            body: Any = message.body  # text, or the bytes of a data section
             print("ordered:", body if isinstance(body, str) else bytes(body).decode(), flush=True)
 
         async def price(delivery: Received) -> None:
             asked = read(delivery)
             delivery.accept()  # first: a client may wait for this before it reads the answer
             answer = Message("3 each", correlation_id=asked.correlation_id)
-            await answers.send(asked.reply_to, bytes(answer.encode()))
+            await answers.send(asked.reply_to or "", bytes(answer.encode()))
 
         await dispatcher.consume("orders", order)
         await dispatcher.consume("prices", price)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 # --8<-- [start:program]
 import sys
+from typing import Any
 
 from proton import Delivery, Message
 from proton.utils import BlockingConnection, SyncRequestResponse
@@ -26,7 +27,8 @@ print("price:", prices.call(Message("apples")).body)
 
 receiver = connection.create_receiver("bills", credit=1)
 message = receiver.receive()
-print("bill:", bytes(message.body).decode())
+bill: Any = message.body
+print("bill:", bytes(bill).decode())
 receiver.accept()
 connection.close()
 # --8<-- [end:program]
