@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from ...protocol.dispatch import CircuitAttach, Mechanism, Name, NameKind, Refusal
+from ...protocol.dispatch import CircuitAttach, CircuitPool, Mechanism, Name, NameKind, Refusal
 from ...protocol.options import Size, check_value
 from ...protocol.security import Principal
 from ._access import may_consume, may_produce
@@ -61,7 +61,7 @@ def _opened(
     if not _takes_circuits(core, read):
         raise ConsumerRefused(read.text, Refusal.MESSAGES)
     link = CircuitLink(core.circuits, read, producer, semantics.reattach)
-    link.principal = principal
+    link.principal, link.connection = principal, client
     # An end of the program itself counts for itself.
     link.client = ("end", core.number()) if client is None else ("client", client)
     core.circuits.add(link)
@@ -74,6 +74,7 @@ def serve_circuits(
     accept: AcceptCircuit,
     principal: Principal | None,
     ended: ContainerEnded | None,
+    pool: CircuitPool | None = None,
 ) -> CircuitContainer:
     """Attach a container to a name; see `Dispatcher.serve_circuits`."""
     read = core.parse(name)
@@ -84,7 +85,7 @@ def serve_circuits(
     state = core.names.find(read)
     if state is None:
         raise ConsumerRefused(read.text, Refusal.NAMES)
-    made = CircuitContainer(core, state, accept, principal, ended)
+    made = CircuitContainer(core, state, accept, principal, ended, pool)
     try:
         made.attach()
     except ConsumerRefused:

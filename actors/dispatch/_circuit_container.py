@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import Message
-from ...protocol.dispatch import CircuitAttach, CircuitCondition, Reattach, Refusal
+from ...protocol.dispatch import CircuitAttach, CircuitCondition, CircuitPool, Reattach, Refusal
 from ...protocol.security import Principal
 from ._circuit_ends import AcceptCircuit
 from ._circuit_link import CircuitLink
@@ -33,8 +33,10 @@ class CircuitContainer:
         accept: Gives an end to each circuit that is asked for.
         principal: The principal that serves; `None` for a program of this node.
         ended: Is told of its end.
+        pool: As of `Dispatcher.serve_circuits`.
 
     Attributes:
+        pool: As given.
         name: The name.
         number: Its number at the node.
         reason: The reason for which it has ended; `None` while it is there.
@@ -47,7 +49,9 @@ class CircuitContainer:
         accept: AcceptCircuit,
         principal: Principal | None,
         ended: ContainerEnded | None,
+        pool: CircuitPool | None,
     ) -> None:
+        self.pool: Final = pool
         self.name: Final = state.name.text
         self.number: Final = core.number()
         self.reason: Refusal | None = None

@@ -55,6 +55,7 @@ class CircuitLink:
         waiting: Bytes of its frames that wait for a slow link. While it is not 0, do not read on
             from where they come; see `CircuitLimits.max_waiting`.
         principal: The principal that it is for; `None` for a program of this node.
+        connection: The connection that it is for; `None` for a program of this node.
         client: What its circuits are counted with, for `CircuitLimits.max_peer_circuits`.
         container: The number of the container that it is an end of; 0 if it attaches.
         number: The number of its circuit at the node; 0 if there is none.
@@ -74,6 +75,7 @@ class CircuitLink:
         self.producer: Final = producer
         self.waiting = 0
         self.principal: Principal | None = None
+        self.connection: Hashable = None
         self.client: Hashable = None
         self.container = 0
         self.number = 0

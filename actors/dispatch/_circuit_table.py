@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import Message, NotExposed
 from ...protocol.dispatch import (
     CIRCUIT_KEY_SIZE,
+    CIRCUIT_SOURCE_SIZE,
     TOKEN_SIZE,
     BadName,
     CircuitAttach,
     CircuitCondition,
     CircuitFrameError,
     CircuitOpened,
+    CircuitPool,
     CircuitRefused,
     Circuits,
     CircuitSend,
@@ -30,7 +34,7 @@ from ...protocol.dispatch import (
     read_token,
     serialize_circuit_frame,
 )
-from ._access import may_consume, may_produce
+from ._access import may_consume, may_produce, source_of
 from ._circuit_container import CircuitContainer
 from ._circuit_link import CircuitLink
 from ._circuit_sending import CircuitSending, Far
@@ -123,8 +127,17 @@ class CircuitTable:
         """Attach an end of this node, by its frame."""
         frame = parse_circuit_frame(data)
         if isinstance(frame, CircuitAttach):
+            frame = replace(frame, source=self._source(link))
             self.soon(partial(self._open, frame, link.client, link))
         self.run()
+
+    def _source(self, link: CircuitLink) -> bytes:
+        """Return what the circuits of an end are counted with here and at other nodes."""
+        source = source_of(link.principal, link.connection)
+        if source is None:
+            return b""
+        text = repr((self._core.own, source)).encode()
+        return hashlib.blake2b(text, digest_size=CIRCUIT_SOURCE_SIZE).digest()
 
     def put(self, link: CircuitLink, data: bytes) -> None:
         """Pass on a frame of an end of this node."""
@@ -309,7 +322,9 @@ class CircuitTable:
     ) -> None:
         found = self._place(attach)
         downstream = None if found is None else _peer(found[1])
-        result = self.circuits.open(attach, upstream, downstream, self.now())
+        pool = None if found is None else self._pool(found[1])
+        now, far = self.now(), isinstance(up, Far)
+        result = self.circuits.open(attach, upstream, downstream, now, neighbour=far, pool=pool)
         if isinstance(result, CircuitRefused):
             self._refuse(up, result)
         elif found is not None:
@@ -359,6 +374,12 @@ class CircuitTable:
             self._core.names.tidy(state)
             return None
         return state, target
+
+    def _pool(self, target: Target) -> CircuitPool | None:
+        """Return the circuits of which a source has a share, if they are not those of one peer."""
+        if isinstance(target, LinkTarget):
+            return None
+        return self._containers[target.consumer].pool
 
     def _resumed(self, attach: CircuitAttach) -> CircuitLink | None:
         """Return the end here that has the other half of a circuit that is resumed."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, AddressLike, RouteLike
-from ...protocol.dispatch import Conflict, ProvisionsChange, Semantics
+from ...protocol.dispatch import CircuitPool, Conflict, ProvisionsChange, Semantics
 from ...protocol.options import check_value
 from ...protocol.security import Principal
 from ..broker import Broker
@@ -440,7 +440,8 @@ class Dispatcher:
             properties: What the other end is told, at most 16 KiB.
             principal: The principal that it is for; `None` for this program itself.
             client: The connection that it is for, with which it is counted for
-                `CircuitLimits.max_peer_circuits`.
+                `CircuitLimits.max_peer_circuits` and, unless its principal is known,
+                `CircuitLimits.max_share`.
 
         Raises:
             BadName: The name cannot be read.
@@ -456,6 +457,7 @@ class Dispatcher:
         *,
         principal: Principal | None = None,
         ended: ContainerEnded | None = None,
+        pool: CircuitPool | None = None,
     ) -> CircuitContainer:
         """Attach a container to a name of circuits, for a transport with links of its own.
 
@@ -465,13 +467,15 @@ class Dispatcher:
             principal: The principal that serves, which needs a role of the consumers of the name;
                 `None` for this program itself.
             ended: It is told why the container has ended, if that is not by `close`.
+            pool: The circuits of which each source has a share, if several containers have them
+                together; by default those of this one, `CircuitLimits.max_peer_circuits`.
 
         Raises:
             BadName: The name cannot be read.
             ConsumerRefused: The name takes no further container, is for other roles, or takes
                 messages.
         """
-        return serve_circuits(self._core, name, accept, principal, ended)
+        return serve_circuits(self._core, name, accept, principal, ended, pool)
 
     def temporary_name(self) -> str:
         """Return a new temporary name of this node, which cannot be guessed.

@@ -15,6 +15,7 @@ from ._circuit_end import CircuitEnd
 from ._circuit_events import CircuitDown, CircuitEvent, CircuitMisuse, CircuitUnresolved
 from ._circuit_frames import (
     CIRCUIT_KEY_SIZE,
+    CIRCUIT_SOURCE_SIZE,
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
     MAX_CREDIT,
@@ -37,6 +38,7 @@ from ._circuit_frames import (
     UnsettledMap,
 )
 from ._circuit_limits import CircuitLimits, UnsettledCount
+from ._circuit_shares import CircuitPool
 from ._circuit_states import (
     CIRCUIT_END,
     CIRCUIT_PAIR,
@@ -240,6 +242,7 @@ __all__ = [
     "CIRCUIT_END",
     "CIRCUIT_KEY_SIZE",
     "CIRCUIT_PAIR",
+    "CIRCUIT_SOURCE_SIZE",
     "CIRCUIT_VERSION",
     "CONTRADICTIONS",
     "DIGEST_SIZE",
@@ -302,6 +305,7 @@ __all__ = [
     "CircuitLimits",
     "CircuitMisuse",
     "CircuitOpened",
+    "CircuitPool",
     "CircuitRefused",
     "CircuitSend",
     "CircuitSide",

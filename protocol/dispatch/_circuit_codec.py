@@ -2,7 +2,7 @@
 
 | kind | frame | from | fields behind the kind |
 | --- | --- | --- | --- |
-| 1 | ATTACH | the end that attaches | name, producer, key, path, limit, properties, unsettled |
+| 1 | ATTACH | the end that attaches | name, producer, key, path, limit, ...; see `CircuitAttach` |
 | 2 | ATTACHED | the other end | limit, properties, unsettled |
 | 3 | REFUSED | the other end, or a node | condition, description |
 | 4 | FLOW | consumer | credit, drain |
@@ -28,6 +28,7 @@ from .._words import counted
 from ..payloads import CborCodec, PayloadError, PayloadLimits
 from ._circuit_frames import (
     CIRCUIT_KEY_SIZE,
+    CIRCUIT_SOURCE_SIZE,
     CIRCUIT_VERSION,
     MAX_CIRCUIT_FRAME,
     MAX_CREDIT,
@@ -99,8 +100,9 @@ def serialize_circuit_frame(frame: CircuitFrame) -> bytes:
 def _items(frame: CircuitFrame) -> list[Any]:
     kind = CircuitFrameKind
     match frame:
-        case CircuitAttach(name, producer, key, path, limit, properties, unsettled):
-            return [int(kind.ATTACH), name, producer, key, path, limit, properties, _map(unsettled)]
+        case CircuitAttach(name, producer, key, path, limit, properties, unsettled, source):
+            end = limit, properties, _map(unsettled), source
+            return [int(kind.ATTACH), name, producer, key, path, *end]
         case CircuitAttached(limit, properties, unsettled):
             return [int(kind.ATTACHED), limit, properties, _map(unsettled)]
         case CircuitRefused(condition, description):
@@ -219,7 +221,10 @@ def _read_attach(fields: _Fields) -> CircuitFrame:
         limit=fields.number("the limit", 1, MAX_UNSETTLED),
         properties=fields.data("the properties", _MAX_PROPERTIES),
         unsettled=fields.unsettled(),
+        source=fields.data("the source", CIRCUIT_SOURCE_SIZE),
     )
+    if len(frame.source) not in (0, CIRCUIT_SOURCE_SIZE):
+        raise CircuitFrameError(f"a source of {counted(len(frame.source), 'byte')}")
     if len(frame.path) % DIGEST_SIZE:
         raise CircuitFrameError("the path is not of whole digests")
     return frame

@@ -10,6 +10,7 @@ from ._errors import DispatchError
 
 __all__ = [
     "CIRCUIT_KEY_SIZE",
+    "CIRCUIT_SOURCE_SIZE",
     "CIRCUIT_VERSION",
     "MAX_CIRCUIT_FRAME",
     "MAX_CREDIT",
@@ -34,6 +35,9 @@ __all__ = [
 
 CIRCUIT_KEY_SIZE: Final = 16
 """Bytes of the key of a circuit."""
+
+CIRCUIT_SOURCE_SIZE: Final = 8
+"""Bytes of the source of a circuit, if it has one."""
 
 CIRCUIT_VERSION: Final = 1
 """The version of these frames."""
@@ -109,6 +113,8 @@ class CircuitAttach:
         limit: Number of unsettled deliveries that this end bears.
         properties: What this end tells the other one; nodes do not read it. At most 16 KiB.
         unsettled: Its unsettled deliveries if the circuit is to be resumed; `None` if it is new.
+        source: What the circuit is counted with: 8 bytes that the first node has for the connection
+            or the principal that attaches; empty for a program of that node.
     """
 
     name: str
@@ -118,6 +124,7 @@ class CircuitAttach:
     limit: int = MAX_UNSETTLED
     properties: bytes = b""
     unsettled: UnsettledMap | None = None
+    source: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

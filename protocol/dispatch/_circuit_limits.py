@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 
 from ..options import Count, Range, Seconds, Size, check_options
 from ._circuit_frames import MAX_UNSETTLED
+from ._delivery_limits import Percent
 
 __all__ = ["CircuitLimits", "UnsettledCount"]
 
@@ -22,6 +23,10 @@ class CircuitLimits:
         max_circuits: Circuits that a node has. Beyond: another one is refused.
         max_peer_circuits: Circuits with one neighbour, or with one client or container, on either
             side. Beyond: another one is refused.
+        max_share: What one connection, or one principal that is not anonymous, may have of
+            `max_circuits`, and of what a container or a link to a neighbour may have, in percent.
+            Beyond: another circuit is refused. A program of the node itself has no share.
+        max_neighbour_share: What one neighbour may have of them, in percent. Beyond: the same.
         max_unsettled: Unsettled deliveries of an end. Beyond: a producer may not send; a producer
             that sends all the same loses the circuit.
         answer_timeout: Time for the answer to an attach, a detach or a close, in seconds. Beyond:
@@ -46,6 +51,8 @@ class CircuitLimits:
 
     max_circuits: Count = 10_000
     max_peer_circuits: Count = 1_000
+    max_share: Percent = 25
+    max_neighbour_share: Percent = 75
     max_unsettled: UnsettledCount = MAX_UNSETTLED
     answer_timeout: Seconds = 10.0
     max_waiting: Size = 4 * 1024 * 1024

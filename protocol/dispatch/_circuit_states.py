@@ -40,6 +40,8 @@ class CircuitCondition(StrEnum):
     """The node has as many circuits as it may."""
     PEER_CIRCUITS_FULL = "peer-circuits-full"
     """A neighbour, client or container has as many circuits as it may."""
+    SHARE_FULL = "circuit-share-full"
+    """A connection, principal or neighbour has its share of the circuits of a node or a side."""
     ANSWER_TIMEOUT = "answer-timeout"
     """An attach, detach or close was not answered in time."""
     IDLE = "idle"

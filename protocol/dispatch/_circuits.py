@@ -24,6 +24,7 @@ from ._circuit_codec import serialize_circuit_frame
 from ._circuit_frames import CircuitAttach, CircuitFrameError, CircuitRefused
 from ._circuit_limits import CircuitLimits
 from ._circuit_pair import CircuitPair, CreditExceeded, PairSends
+from ._circuit_shares import CircuitPool, CircuitShares
 from ._circuit_states import CircuitCondition, CircuitSide, PairState
 from ._errors import LaterVersion
 from ._transit import DIGEST_SIZE, MAX_PATH
@@ -97,6 +98,7 @@ class Circuits:
         self._limits = limits or CircuitLimits()
         self._pairs: dict[int, CircuitPair] = {}
         self._by_peer: dict[Hashable, dict[int, None]] = {}
+        self._shares = CircuitShares(self._limits)
         self._timers: list[tuple[float, int]] = []
         self._last = 0
         self._ended: Counter[PairState] = Counter()
@@ -106,7 +108,14 @@ class Circuits:
         self._later = 0
 
     def open(
-        self, attach: CircuitAttach, upstream: Hashable, downstream: Hashable | None, now: float
+        self,
+        attach: CircuitAttach,
+        upstream: Hashable,
+        downstream: Hashable | None,
+        now: float,
+        *,
+        neighbour: bool = False,
+        pool: CircuitPool | None = None,
     ) -> CircuitOpened | CircuitRefused:
         """Tie the sides of a new circuit, or return the refusal that has to be sent back.
 
@@ -115,8 +124,17 @@ class Circuits:
             upstream: The peer from which it has come.
             downstream: The peer to which it goes on; `None` if there is no container of the name.
             now: The time, in seconds.
+            neighbour: Whether it has come from a neighbour, which has a share of its own.
+            pool: The circuits of which the source has a share; by default those of the peer to
+                which it goes on.
         """
         refused = self._refusal(attach.path, upstream, downstream)
+        if refused is None and downstream is not None:
+            pool = pool or CircuitPool(downstream, self._limits.max_peer_circuits)
+            if not self._shares.take(
+                self._last + 1, pool, upstream if neighbour else None, attach.source
+            ):
+                refused = CircuitCondition.SHARE_FULL
         if refused is not None or downstream is None:
             condition = refused or CircuitCondition.NO_ROUTE
             self._refused[condition] += 1
@@ -255,6 +273,7 @@ class Circuits:
         if pair.state in _OVER:
             self._ended[pair.state] += 1
             del self._pairs[number]
+            self._shares.give_back(number)
             for peer in set(pair.peers.values()):
                 del self._by_peer[peer][number]
                 if not self._by_peer[peer]:

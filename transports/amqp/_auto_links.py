@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from ...actors.dispatch import CircuitContainer, CircuitLink, CircuitLinkEnd
 from ...protocol import OnwardError
-from ...protocol.dispatch import CircuitAttach
+from ...protocol.dispatch import CircuitAttach, CircuitPool
 from ...protocol.options import check_options
 from ...protocol.security import ANONYMOUS
 from ._client_engine import ClientEngine
@@ -104,6 +104,8 @@ class AutoLinks(Links):
         self._ended: Final = ended
         self._plans: dict[AmqpLink, AutoLink] = {}
         self._routes: list[CircuitContainer] = []
+        # A client has a share of the links of the container, whatever it attaches to.
+        self._pool: Final = CircuitPool(("amqp", self._client), options.max_links)
 
     @property
     def attached(self) -> int:
@@ -134,7 +136,10 @@ class AutoLinks(Links):
     def _serve(self, route: LinkRoute) -> None:
         try:
             made = self._port.serve_circuits(
-                route.name, partial(self._accept, route), ended=lambda _: self._ended(route)
+                route.name,
+                partial(self._accept, route),
+                ended=lambda _: self._ended(route),
+                pool=self._pool,
             )
         except OnwardError as error:
             _logger.info(

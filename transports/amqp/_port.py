@@ -19,7 +19,7 @@ from ...actors.dispatch import (
     ProducerLink,
 )
 from ...protocol import OnwardError
-from ...protocol.dispatch import BadName, Refusal
+from ...protocol.dispatch import BadName, CircuitPool, Refusal
 from ...protocol.security import Principal
 
 __all__ = ["REFUSALS", "DispatchPort", "Refused", "refused"]
@@ -104,6 +104,7 @@ class DispatchPort(Protocol):
         *,
         principal: Principal | None = None,
         ended: Callable[[ConsumerRefused], object] | None = None,
+        pool: CircuitPool | None = None,
     ) -> CircuitContainer:
         """Be a container of a name.
 

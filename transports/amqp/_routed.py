@@ -40,6 +40,7 @@ CONDITIONS: Final[Mapping[str, str]] = MappingProxyType(
         CircuitCondition.ROUTE_LOST: "amqp:link:detach-forced",
         CircuitCondition.CIRCUITS_FULL: "amqp:resource-limit-exceeded",
         CircuitCondition.PEER_CIRCUITS_FULL: "amqp:resource-limit-exceeded",
+        CircuitCondition.SHARE_FULL: "amqp:resource-limit-exceeded",
         CircuitCondition.ANSWER_TIMEOUT: "amqp:link:detach-forced",
         CircuitCondition.IDLE: "amqp:link:detach-forced",
         CircuitCondition.CREDIT_EXCEEDED: "amqp:link:transfer-limit-exceeded",
@@ -55,6 +56,7 @@ CONDITIONS: Final[Mapping[str, str]] = MappingProxyType(
 _TEXTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         CircuitCondition.NO_ROUTE: "no container has this name",
+        CircuitCondition.SHARE_FULL: "a share of the circuits is used up",
         CircuitCondition.ROUTE_LOST: "the way to the other end is lost",
     }
 )

@@ -24,6 +24,7 @@ from onward.protocol.dispatch import (
     CircuitFrameError,
     CircuitLimits,
     CircuitMisuse,
+    CircuitPool,
     CircuitRefused,
     CircuitTransfer,
     DetachKind,
@@ -480,7 +481,7 @@ async def test_roles_are_those_of_the_name(net: Net) -> None:
 
 
 async def test_a_client_has_no_more_circuits_than_its_share(net: Net) -> None:
-    await net.start("a", circuits=CircuitLimits(max_circuits=3, max_peer_circuits=2))
+    await net.start("a", circuits=CircuitLimits(max_circuits=3, max_peer_circuits=2, max_share=100))
     net.provision("#", LINK)
     at = net.at["a"]
     for name in ("one", "two"):
@@ -495,8 +496,45 @@ async def test_a_client_has_no_more_circuits_than_its_share(net: Net) -> None:
     assert counts["circuits refused: circuits-full"] == 1
 
 
+async def test_a_client_and_a_principal_have_a_share_at_each_node(net: Net) -> None:
+    await linear(net)
+    net.provision("orders", LINK)
+    await sleep(SETTLE)
+    pool = CircuitPool("of a test", 8)
+    accepts: list[CircuitLink] = []
+
+    def accept(_attach: CircuitAttach, link: CircuitLink) -> KeptEnd:
+        accepts.append(link)
+        link.accept()
+        return KeptEnd()
+
+    at, far = net.at["a"], net.at["c"]
+    far.serve_circuits("orders", accept, pool=pool)
+    await sleep(SETTLE)
+    ann = Principal("ann", "test")
+    # Each of them has 25 % of 8: a connection, a principal with all its connections.
+    asks = [("x", None), ("x", None), ("x", None), ("y", ann), ("z", ann), ("y", ann)]
+    ends = [opened(at, client=client, principal=who) for client, who in asks]
+    await sleep(SETTLE)
+    attached, full = ("attached", b""), ("refused", "circuit-share-full", "")
+    assert [each.last() for each in ends] == [attached, attached, full, attached, attached, full]
+    assert far.statistics().counts["circuits refused: circuit-share-full"] == 2
+    # The neighbour that all of them come from has 75 % of 8; what is here has no share.
+    programs = [opened(at) for _ in range(3)]
+    await sleep(SETTLE)
+    assert [each.last() for each in programs] == [attached, attached, full]
+    near = [opened(far, client="x") for _ in range(3)]
+    assert [each.last() for each in near] == [attached, attached, full]
+    assert len(accepts) == 8
+    ends[0].link.detach()
+    await sleep(SETTLE)
+    again = opened(at, client="x")
+    await sleep(SETTLE)
+    assert again.last() == attached
+
+
 async def test_what_a_neighbour_forges_or_floods_is_its_own_trouble(net: Net) -> None:
-    await net.start("a", circuits=CircuitLimits(max_peer_circuits=5))
+    await net.start("a", circuits=CircuitLimits(max_peer_circuits=5, max_neighbour_share=100))
     net.provision("orders", LINK)
     at = net.at["a"]
     served = Served().serve(at)

@@ -22,6 +22,7 @@ from onward.protocol.dispatch import (
     CircuitFrame,
     CircuitLimits,
     CircuitOpened,
+    CircuitPool,
     CircuitRefused,
     Circuits,
     CircuitSend,
@@ -163,6 +164,41 @@ def test_circuits_are_bounded_by_node_and_by_peer() -> None:
     opened(circuits, "a", "f")
     assert circuits.statistics().refused == {"peer-circuits-full": 2, "circuits-full": 1}
     assert circuits.statistics().ended == {PairState.REFUSED: 1}
+
+
+def test_each_source_has_a_share_of_a_node_and_of_a_side() -> None:
+    limits = CircuitLimits(
+        max_circuits=12, max_peer_circuits=8, max_share=25, max_neighbour_share=50
+    )
+    circuits = Circuits(OWN, limits)
+    own, full = replace(ATTACH, source=b"s" * 8), CircuitRefused("circuit-share-full")
+    assert isinstance(circuits.open(own, "a", "x", 0.0), CircuitOpened)
+    first = circuits.open(own, "b", "x", 0.0)
+    assert isinstance(first, CircuitOpened)
+    # 25 % of the 8 of a side, and of the 12 of the node.
+    assert circuits.open(own, "c", "x", 0.0) == full
+    assert isinstance(circuits.open(own, "c", "y", 0.0), CircuitOpened)
+    assert circuits.open(own, "c", "z", 0.0) == full
+    # A neighbour that says the same source takes nothing of it, and has 50 % for all sources.
+    for source in (b"s" * 8, b"t" * 8, b"", b""):
+        attach = replace(ATTACH, source=source)
+        assert isinstance(circuits.open(attach, "n", "x", 0.0, neighbour=True), CircuitOpened)
+    assert circuits.open(ATTACH, "n", "x", 0.0, neighbour=True) == full
+    # A program has no share, and what has ended counts no more.
+    assert isinstance(circuits.open(ATTACH, "p", "x", 0.0), CircuitOpened)
+    pass_on(circuits, first.number, DOWN, CircuitRefused("no"))
+    assert isinstance(circuits.open(own, "c", "x", 0.0), CircuitOpened)
+    assert circuits.statistics().refused == {"circuit-share-full": 3}
+
+
+def test_a_pool_is_of_several_containers_and_a_share_of_it_at_least_one() -> None:
+    circuits, own = Circuits(OWN), replace(ATTACH, source=b"s" * 8)
+    pool, full = CircuitPool("links", 3), CircuitRefused("circuit-share-full")
+    assert isinstance(circuits.open(own, "a", "x", 0.0, pool=pool), CircuitOpened)
+    assert circuits.open(own, "a", "y", 0.0, pool=pool) == full
+    assert isinstance(circuits.open(own, "a", "y", 0.0), CircuitOpened)
+    circuits.close()
+    assert isinstance(circuits.open(own, "a", "y", 0.0, pool=pool), CircuitOpened)
 
 
 def test_a_loss_is_told_to_the_side_that_is_left() -> None:

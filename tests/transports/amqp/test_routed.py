@@ -25,6 +25,7 @@ from onward.protocol.dispatch import (
     Semantics,
     encode_disposition,
 )
+from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.amqp import AutoLink, LinkRoute
 from onward.transports.amqp._proton import read_tag
 from onward.transports.amqp._routed import CONDITIONS
@@ -686,15 +687,46 @@ async def test_a_producer_has_no_more_credit_than_both_ends_bear_unsettled(chain
 
 
 async def test_a_container_has_so_many_links(chain: Chain) -> None:
-    edge = chain.edges()
+    edges = [chain.edges() for _ in range(3)]
     chain.container(options=replace(OPTIONS, max_links=2))
-    links = [edge.client.sender("jobs") for _ in range(3)]
+    links = [each.client.sender("jobs") for each in edges]
     chain.pump()
     assert [state(each) for each in links[:2]] == ["active", "active"]
     assert refusal(links[2]) == ("amqp:resource-limit-exceeded", "too many links")
     assert chain.containers[0].engine.closed == ""
     with pytest.raises(ValueError, match="needs a name"):
         LinkRoute("")
+
+
+@pytest.mark.parametrize("who", [ANONYMOUS, Principal("ann", "test")])
+async def test_a_client_has_a_share_of_the_links_of_a_container(
+    chain: Chain, who: Principal
+) -> None:
+    routes = LinkRoute("jobs"), LinkRoute("jobs/new")
+    container = chain.container(*routes, options=replace(OPTIONS, max_links=8))
+    edge, second, other = (chain.edges(principal=each) for each in (who, who, ANONYMOUS))
+    # 25 % of 8: of a connection, or of a principal with all its connections.
+    links = [edge.client.sender("jobs"), edge.client.receiver("jobs/new")]
+    chain.pump()
+    last = edge.client.sender("jobs/new")
+    alike = second.client.sender("jobs")
+    chain.pump()
+    assert [state(each) for each in links] == ["active", "active"]
+    full = "amqp:resource-limit-exceeded", "a share of the circuits is used up"
+    assert refusal(last) == full
+    assert (state(alike) == "active") is (who is ANONYMOUS)
+    free = other.client.sender("jobs")
+    chain.pump()
+    assert state(free) == "active"
+    counts = chain.dispatcher.statistics().counts
+    assert counts["circuits refused: circuit-share-full"] == (1 if who is ANONYMOUS else 2)
+    links[0].close()
+    chain.pump()
+    again = edge.client.sender("jobs")
+    chain.pump()
+    assert state(again) == "active"
+    assert container.edge.circuits == (4 if who is ANONYMOUS else 3)
+    assert [each.engine.closed for each in chain.edges.made] == ["", "", ""]
 
 
 async def test_links_of_roles_and_of_messages(chain: Chain) -> None:
