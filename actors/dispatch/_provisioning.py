@@ -144,8 +144,8 @@ class Provisioning:
         every, self._all = self._all, False
         self._core.circuits.check_access()
         if self.tags is not None:
-            # Which destinations here consume is for this node to say, and for no other alone.
-            self.tags.provisioned(filter(self._decides, self._tagged.values()))
+            # Which destinations here consume is for this node to say, and for no other.
+            self.tags.provisioned(self._tagged.values())
         table = PatternTable[bool]()
         for pattern in patterns:
             table.add(pattern, True)
@@ -170,11 +170,6 @@ class Provisioning:
         state.update(effective(self.semantics_of(state.name)))
         self._core.attachments.check_access(state)
         self._core.names.tidy(state)
-
-    def _decides(self, own: Provision) -> bool:
-        """Whether the tags of a provision of this node are those that its pattern has."""
-        found = self.provisions.in_effect(own.pattern)
-        return found is not None and found.semantics.tags == own.semantics.tags
 
     def allows(self, name: Name, message: Message) -> bool:
         """Whether the sender of a message may send to a name."""

@@ -1,14 +1,13 @@
 """What a node has provisioned, what other nodes have told of that, and the semantics of a name.
 
-"When an address is created in the network, it is assigned a set of semantics": a name has one set,
-at whatever node it is used. So the provisions of all nodes count at each of them. The best pattern
-decides, and of the same pattern at several nodes the node with the smallest name does, at all nodes
-alike: no clock and no order of arrival matters. Where nodes say different things of one pattern
-that is a *conflict*: nothing is refused, but it is reported.
+"When an address is created in the network, it is assigned a set of semantics": a name is
+provisioned at one node, and has these semantics at all. A node's own provisions come first: where
+one of its patterns matches a name, the best of them decides, and no other node changes that. For
+other names the best pattern of all other nodes decides, and of the same pattern at several of them
+the node with the smallest name does: no clock and no order of arrival matters. Where nodes say
+different things that is a *conflict*: nothing is refused, but it is reported.
 
-Two things are of a node alone. A name that it has provisioned as unavailable is closed there and
-nowhere else: another node that closes a name closes none here, and none opens one that is closed
-here. And the roles that may use a name at a node are those that it has provisioned, if it has.
+A name that a node has provisioned as unavailable is closed there and nowhere else.
 
 The hint that a node tells beside a name decides nothing. It shows what the name means there, as the
 default of that node may be another one: that is a conflict as well.
@@ -17,8 +16,7 @@ default of that node may be another one: that is a conflict as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Final
 
 from .._address import NAME, Address
@@ -43,8 +41,6 @@ _TEMPORARY: Final = Semantics(pattern=RoutingPattern.BALANCED)
 _AT_NODE: Final = Semantics(pattern=RoutingPattern.CLOSEST)
 _AT_ALL: Final = Semantics(pattern=RoutingPattern.MULTICAST)
 _ANYONE: Final = Access()
-_GUARDED: Final = 1024
-"""Semantics with the roles of this node that are kept as they were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +113,7 @@ class Conflict:
     Attributes:
         name: The pattern or the name.
         here: What it means at this node.
-        node: The node that has something else for it. It is this one where a provision of another
-            node decides and not its own.
+        node: The node that has something else for it.
         there: What that node has for it, as far as it has told; `None`: this node does not know
             what that means.
     """
@@ -177,7 +172,7 @@ class Provisions:
         self._own: Final = PatternTable[Provision]()
         self._told: Final[dict[NamePattern, dict[str, Provision | None]]] = {}
         self._guarded: Final[set[NamePattern]] = set()
-        # Of each pattern the provision that decides.
+        # Of each pattern the provision that decides where no better one matches.
         self._table: Final = PatternTable[Provision]()
 
     def __len__(self) -> int:
@@ -188,12 +183,8 @@ class Provisions:
         return iter(self._own)
 
     def deciding(self) -> Iterator[Provision]:
-        """Return the provisions that decide, of any node."""
+        """Return the provisions that decide, of any node, each for its pattern."""
         return iter(self._table)
-
-    def in_effect(self, pattern: NamePattern) -> Provision | None:
-        """Return the provision of a pattern that decides, of any node."""
-        return self._table.get(pattern)
 
     @property
     def guarded(self) -> bool:
@@ -310,24 +301,19 @@ class Provisions:
 
     def _choose(self, pattern: NamePattern) -> None:
         """Choose the provision of a pattern that decides."""
-        own = self._own.get(pattern)
-        found = {
-            node: each
-            for node, each in self._told.get(pattern, {}).items()
-            if each is not None and each.semantics.pattern is not RoutingPattern.UNAVAILABLE
-        }
-        if own is not None:
-            if own.semantics.pattern is RoutingPattern.UNAVAILABLE:
-                found = {}
-            found[self._node] = own
+        chosen = self._own.get(pattern)
+        if chosen is None:
+            found = {
+                node: each
+                for node, each in self._told.get(pattern, {}).items()
+                if each is not None and each.semantics.pattern is not RoutingPattern.UNAVAILABLE
+            }
+            chosen = found[min(found)] if found else None
         if self._table.get(pattern) is not None:
             self._table.remove(pattern)
-        if found:
-            self._table.add(pattern, found[min(found)])
-        guarded = any(
-            each is not None and each.semantics.access != _ANYONE
-            for each in (own, self._table.get(pattern))
-        )
+        if chosen is not None:
+            self._table.add(pattern, chosen)
+        guarded = chosen is not None and chosen.semantics.access != _ANYONE
         (self._guarded.add if guarded else self._guarded.discard)(pattern)
 
     # --- the semantics of a name ----------------------------------------------------------
@@ -336,10 +322,12 @@ class Provisions:
         """Return the provision that decides for a name, or `None` if none matches."""
         if name.kind in (NameKind.TEMPORARY, NameKind.TOPOLOGICAL):
             return None
-        own = self._own.find(name.text)
-        if own is not None and own.semantics.pattern is RoutingPattern.UNAVAILABLE:
-            return own
-        return self._table.find(name.text)
+        return self._decides(name.text)
+
+    def _decides(self, text: str) -> Provision | None:
+        """Return the provision that decides for the text of a name: one of this node first."""
+        own = self._own.find(text)
+        return self._table.find(text) if own is None else own
 
     def semantics_of(self, name: Name) -> Semantics:
         """Return the semantics of a name: those that are provisioned, or the default."""
@@ -347,15 +335,8 @@ class Provisions:
             return _TEMPORARY
         if name.kind is NameKind.TOPOLOGICAL:
             return _AT_ALL if name.node == ALL_NODES else _AT_NODE
-        own = self._own.find(name.text)
-        if own is not None and own.semantics.pattern is RoutingPattern.UNAVAILABLE:
-            return own.semantics
-        found = self._table.find(name.text)
-        if found is None:
-            return self.default
-        if own is None or own.semantics.access == found.semantics.access:
-            return found.semantics
-        return _guarded(found.semantics, own.semantics.access)
+        found = self._decides(name.text)
+        return self.default if found is None else found.semantics
 
     # --- conflicts ------------------------------------------------------------------------
 
@@ -387,21 +368,18 @@ class Provisions:
                     yield Conflict(text, here, node, read_hint(told.hint))
 
     def _conflicts_of(self, pattern: NamePattern) -> Iterator[Conflict]:
-        """Yield the conflicts about a pattern, in the order of the nodes."""
-        decides, own = self._table.get(pattern), self._own.get(pattern)
+        """Yield the conflicts about a pattern of other nodes, in the order of these."""
+        decides = (
+            self._own.get(pattern) or self._own.find(_covered(pattern)) or self._table.get(pattern)
+        )
         here = self.default if decides is None else decides.semantics
-        told = {
-            node: None if each is None else each.semantics
-            for node, each in self._told[pattern].items()
-        }
-        if own is not None:
-            told[self._node] = own.semantics
-        for node, there in sorted(told.items()):
+        for node, told in sorted(self._told[pattern].items()):
+            there = None if told is None else told.semantics
             if there != here:
                 yield Conflict(".".join(pattern.tokens), here, node, there)
 
 
-@lru_cache(maxsize=_GUARDED)
-def _guarded(semantics: Semantics, access: Access) -> Semantics:
-    """Return semantics with the roles of this node."""
-    return replace(semantics, access=access)
+def _covered(pattern: NamePattern) -> str:
+    """Return the text of a name that stands for those of a pattern, in a search for a wider one."""
+    most = ".".join(["#"] * (_LIMITS.max_tokens + 1))  # too many for a pattern without `#`
+    return ".".join(most if each == "#" else each for each in pattern.tokens)

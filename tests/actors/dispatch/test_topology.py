@@ -366,7 +366,7 @@ async def test_what_is_provisioned_once_counts_at_all_nodes(net: Net) -> None:
     assert all(each.conflicts() == ((), 0) for each in net.at.values())
 
 
-async def test_the_first_node_decides_and_conflicts_are_reported_at_all(net: Net) -> None:
+async def test_a_node_decides_for_itself_first_and_conflicts_are_reported(net: Net) -> None:
     await linear(net)
     net.at["c"].provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
     kept = [await net.keep("c", "all") for _ in range(2)]
@@ -377,11 +377,37 @@ async def test_the_first_node_decides_and_conflicts_are_reported_at_all(net: Net
     producer = await net.at["a"].produce("all")
     await producer.send_settled(b"x")
     await sleep(1)
-    assert sum(len(each.payloads) for each in kept) == 1
-    for dispatcher in net.at.values():
-        (conflict,), count = dispatcher.conflicts()
-        assert count == 1
-        assert str(conflict) == "all: balanced, gate open here, multicast at c"
+    assert [each.payloads for each in kept] == [[b"x"], [b"x"]]  # c has copied what came there
+    # Of the nodes that have provisioned nothing, the first one by name has the word.
+    at = {name: list(map(str, each.conflicts()[0])) for name, each in net.at.items()}
+    balanced, multicast = "balanced, gate open", "multicast"
+    assert at == {
+        "a": [f"all: {balanced} here, {multicast} at c"] * 2,  # by the pattern, and by its name
+        "b": [f"all: {balanced} here, {multicast} at c"] * 2,
+        "c": [f"all: {multicast} here, {balanced} at a"],
+    }
+
+
+async def test_a_neighbour_changes_no_name_that_a_node_has_provisioned(net: Net) -> None:
+    await net.start("a", "b")
+    await net.join("a", "b")
+    dropped = Semantics(gate=Gate.OPEN, undeliverable=(Last.DROP,))
+    moved = Semantics(gate=Gate.OPEN, undeliverable=(Redirect("34#elsewhere"), Last.DROP))
+    net.at["b"].provision("orders.#", Semantics(gate=Gate.OPEN))
+    net.at["a"].provision("orders.#", dropped)
+    net.at["a"].provision("orders.eu", moved)
+    elsewhere = await net.keep("a", "elsewhere")
+    await sleep(SETTLE)
+    for name in ("orders", "orders.eu"):
+        producer = await net.at["b"].produce(name)
+        assert await producer.send(b"x", timeout=1) == RELEASED
+    assert elsewhere.payloads == []
+    found, count = net.at["b"].conflicts()
+    assert [(each.name, each.node, each.there) for each in found] == [
+        ("orders.#", "a", dropped),
+        ("orders.eu", "a", moved),
+    ]
+    assert count == 2
 
 
 async def test_another_node_redirects_to_names_only(net: Net) -> None:
