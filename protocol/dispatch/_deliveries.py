@@ -14,7 +14,8 @@ outcomes of the copies make that of the delivery, which is told the way that it 
 | the producer settles first | its target is told: settled | goes on pre-settled | so does it |
 
 A delivery that is *promised* was accepted before a consumer had it, and is kept elsewhere: in
-doubt, it is returned, so that another consumer gets it, perhaps for the second time.
+doubt, it is returned, so that another consumer gets it, perhaps for the second time. A multicast is
+if all copies have ended and no consumer has accepted it.
 
 A delivery that no target has is *returned*: it may be sent to another target, if none has a part of
 it, within limits of tries and time, and to each target once in a round; it may be held; or it ends.
@@ -414,7 +415,9 @@ class Deliveries(Generic[M]):
                 decided = delivery.fan_out.consumer_ended(outcome)
             else:
                 decided = delivery.fan_out.link_ended(outcome, tally)
-        doubt = isinstance(decided, Modified) and delivery.promised and delivery.fan_out is None
+        # One consumer that has accepted a multicast is not to have it again for another's sake.
+        taken_by_some = delivery.fan_out is not None and delivery.fan_out.tally.accepted > 0
+        doubt = isinstance(decided, Modified) and delivery.promised and not taken_by_some
         if doubt:
             delivery.doubts += 1
             delivery.kept = True

@@ -255,15 +255,14 @@ class NameMessages(Generic[M]):
             # Nothing else waits for its outcome, which may be lost with the word of another node.
             limit = now + self._totals.limits.promise_time
         entered_here = delivery.identity[0] == self._own
+        early = entered_here and not delivery.promised
         reliability = self.semantics.reliability
         if delivery.spread:
             # How many acceptances are enough is for the ingress to say.
             accepts = reliability.accepts if entered_here else 1
             end = now + reliability.deadline
             limit = end if limit is None else min(limit, end)
-        tokens = self._deliveries.bind(
-            delivery, targets, accepts=accepts, early=entered_here, limit=limit
-        )
+        tokens = self._deliveries.bind(delivery, targets, accepts=accepts, early=early, limit=limit)
         for token, target in zip(tokens, targets, strict=True):
             self._send(delivery, target, token, now)
 

@@ -39,6 +39,7 @@ from onward.protocol.dispatch import (
     Redirect,
     Reliability,
     Retry,
+    RoutingPattern,
     Semantics,
     Settlement,
 )
@@ -439,6 +440,27 @@ async def test_what_a_consumer_leaves_in_doubt_goes_to_the_next_one(
     assert second.payloads == [b"1"]
     assert dispatcher.statistics().on_disk == 0
     assert node.dead_letters.total == 0
+
+
+async def test_a_multicast_goes_on_if_its_only_consumer_is_lost_with_it(
+    node: Node, path: Path
+) -> None:
+    dispatcher = await attached(node, path)
+    dispatcher.provision("news", replace(on_disk(), pattern=RoutingPattern.MULTICAST))
+    producer = await dispatcher.produce_any()
+    first, others = Kept(), [Kept(), Kept()]
+    consumer = await dispatcher.consume("news", first, accept=Accept.SELF)
+    assert await producer.send("news", b"1") == ACCEPTED
+    await sleep(0.1)
+    assert first.payloads == [b"1"]
+    consumer.close()
+    await sleep(0.1)
+    assert (dispatcher.statistics().on_disk, node.dead_letters.total) == (1, 0)
+    for each in others:
+        await dispatcher.consume("news", each)
+    await sleep(10)
+    assert b"1" in {*others[0].payloads, *others[1].payloads}
+    assert dispatcher.statistics().on_disk == 0
 
 
 async def test_a_message_that_each_consumer_dies_of_goes_on_along_its_chain(

@@ -329,9 +329,61 @@ def test_what_was_promised_is_refused_by_no_limit() -> None:
 def test_a_multicast_in_doubt_is_not_sent_to_all_again() -> None:
     state = name(Semantics(pattern=MULTICAST, undeliverable=(HOLD, Last.RELEASE)))
     joined(state, 1)
-    bound(state, delivery(promised=True))
+    bound(state, delivery())
     state.remove_consumer(1, 1.0)
     assert told(state) == [MODIFIED]
+
+
+@pytest.mark.parametrize("accepts", [1, 2, ALL])
+def test_a_promised_multicast_that_no_consumer_accepted_is_sent_again(accepts: int) -> None:
+    wanted = Reliability(accepts=accepts)
+    state = name(
+        Semantics(pattern=MULTICAST, undeliverable=(HOLD, Last.RELEASE), reliability=wanted)
+    )
+    joined(state, 1, 2)
+    made = delivery(promised=True)
+    first, second = bound(state, made)
+    # It is not decided while another consumer has it, and so may accept it.
+    state.disposition(first, MODIFIED, ConsumerTarget(1), 1.0)
+    assert told(state) == []
+    assert state.deliveries.statistics().held == 0
+    state.disposition(second, RELEASED, ConsumerTarget(2), 1.0)
+    assert state.deliveries.statistics().held == 1
+    state.due(2.0)
+    again = [each.token for each in state.events() if isinstance(each, Hand)]
+    assert len(again) == 2
+    for token, target in zip(again, (1, 2), strict=True):
+        assert token is not None
+        state.disposition(token, ACCEPTED, ConsumerTarget(target), 3.0)
+    assert told(state) == [ACCEPTED]
+
+
+def test_a_promised_multicast_is_not_sent_again_once_a_consumer_has_accepted_it() -> None:
+    wanted = Reliability(accepts=ALL)
+    state = name(
+        Semantics(pattern=MULTICAST, undeliverable=(HOLD, Last.RELEASE), reliability=wanted)
+    )
+    joined(state, 1, 2)
+    first, _ = bound(state, delivery(promised=True))
+    state.disposition(first, ACCEPTED, ConsumerTarget(1), 1.0)
+    state.remove_consumer(2, 1.0)
+    assert told(state) == [MODIFIED]
+    assert state.deliveries.statistics().held == 0
+
+
+def test_a_promised_multicast_in_doubt_goes_on_after_its_rounds() -> None:
+    state = name(
+        Semantics(pattern=MULTICAST, undeliverable=(HOLD, Redirect("34#failed"), Last.RELEASE))
+    )
+    joined(state, 1)
+    made = delivery(promised=True)
+    (first,) = bound(state, made)
+    state.disposition(first, MODIFIED, ConsumerTarget(1), 0.0)
+    state.due(1.0)
+    (second,) = (each.token for each in state.events() if isinstance(each, Hand))
+    assert second is not None
+    state.disposition(second, MODIFIED, ConsumerTarget(1), 1.0)
+    assert of(state, Told, Redirected) == [Redirected(made, Redirect("34#failed"))]
 
 
 def test_all_acceptances_of_a_multicast_over_links_are_counted_at_its_ingress() -> None:
