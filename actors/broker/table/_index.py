@@ -118,7 +118,7 @@ class TagIndexWorker(ZoneIndex):
         self.refuse_waiting(BROKER_STOPS)
         instrument = part_of(self.node)
         if instrument is not None:
-            for entry in self.table:
+            for entry in self.own_entries():
                 instrument.left(entry, BROKER_STOPS)
             self._left = True
         self.events.end()

@@ -216,7 +216,7 @@ class PeerIndex(JoiningIndex):
             foreign: Whether it belongs to another principal there, which has had the id first.
         """
         self._forget_suspended(entry.route_id, told=True)
-        self._end(entry, foreign=foreign)
+        self._end(entry, foreign=foreign)  # it was recorded that it has left
 
     def _on_kept(self, route_id: bytes, place: RoutePlace) -> None:
         """Compare a suspended session that a peer broker has told of with own destinations."""
@@ -291,13 +291,13 @@ class PeerIndex(JoiningIndex):
             foreign: Whether the other one belongs to another principal, which has had the id first.
         """
         self._discard(entry, by)
-        self._end(entry, foreign=foreign)
-
-    def _end(self, entry: Entry[AnyRoute], *, foreign: bool) -> None:
-        """Record why a destination has left, and close its connection."""
         instrument = part_of(self.node)
         if instrument is not None:
             instrument.left(entry, OTHER_OWNER if foreign else BEATEN)
+        self._end(entry, foreign=foreign)
+
+    def _end(self, entry: Entry[AnyRoute], *, foreign: bool) -> None:
+        """Notify watchers why a destination has left, and close its connection."""
         if foreign:
             self._tell("left", entry, OTHER_OWNER)
             self._let_go(entry, NOT_ALLOWED)
