@@ -14,6 +14,7 @@ from ...protocol.dispatch import CircuitAttach, CircuitPool
 from ...protocol.options import check_options
 from ...protocol.security import ANONYMOUS
 from ._client_engine import ClientEngine
+from ._deliveries import impl_of
 from ._incoming import IncomingLink
 from ._links import Links
 from ._options import AmqpOptions
@@ -171,13 +172,13 @@ class AutoLinks(Links):
             circuit.refuse("amqp:resource-limit-exceeded", "too many links")
             return made
         made.begin(circuit)
-        self._links[link] = made
+        self._links[impl_of(link)] = made
         link.open()
         self._wake()
         return made
 
     def _attach(self, link: AmqpLink) -> None:
-        if isinstance(found := self._links.get(link), RoutedLink):
+        if isinstance(found := self._links.get(impl_of(link)), RoutedLink):
             found.answered()
             return
         plan = self._plans.get(link)
@@ -189,7 +190,7 @@ class AutoLinks(Links):
             # AMQP 1.0, part 2, section 2.6.3: it is refused, and its end follows.
             return
         try:
-            self._links[link] = self._bind(link, plan.name)
+            self._links[impl_of(link)] = self._bind(link, plan.name)
         except OnwardError as error:
             said = refused(error)
             link.condition = self._engine.condition(said.condition, said.description)

@@ -24,8 +24,9 @@ from ...protocol.dispatch import (
     decode_disposition,
     encode_disposition,
 )
+from ._deliveries import Delivery
 from ._engine import AmqpEngine
-from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, Delivery, Proton, is_list
+from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, Proton, is_list
 
 __all__ = ["read_state", "write_state"]
 

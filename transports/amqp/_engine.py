@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
+from ._deliveries import Pointer, impl_of, load_binding
 from ._options import AmqpOptions
-from ._proton import AmqpLink, Collector, Condition, Delivery, Event, Proton, Session
+from ._proton import AmqpLink, Collector, Condition, Event, Proton, Session
 from ._sasl import AMQP_HEADER
 
 __all__ = [
@@ -30,14 +31,13 @@ MAX_TEXT: Final = 256
 
 LINK_EVENTS: Final = frozenset(
     (
-        "on_delivery",
         "on_link_flow",
         "on_link_remote_close",
         "on_link_remote_detach",
         "on_link_remote_open",
     )
 )
-"""Events of Proton that are of a link or a delivery, by the names of their methods."""
+"""Events of Proton that are of a link, by the names of their methods."""
 
 SESSION_FRAMES: Final = 256
 """The frames that a client may send in a session before they are read."""
@@ -83,11 +83,16 @@ class Flowed:
     link: AmqpLink
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryChanged:
-    """A delivery has come on, or its state has."""
+class DeliveryChanged(NamedTuple):
+    """A delivery has come on, or its state has. There is one for each message, hence a tuple.
 
-    delivery: Delivery
+    Attributes:
+        link: The pointer to its link.
+        delivery: The pointer to it, which holds until the next event is asked for.
+    """
+
+    link: Pointer
+    delivery: Pointer
 
 
 EngineEvent: TypeAlias = Opened | LinkAttached | LinkDetached | Flowed | DeliveryChanged
@@ -115,7 +120,8 @@ class AmqpEngine:
         self._options = options
         self._header = b""
         self._refused_header = b""
-        self._links: dict[AmqpLink, None] = {}
+        self.binding: Final = load_binding()
+        self._links: dict[Pointer, AmqpLink] = {}
         self._sessions: dict[Session, None] = {}
         self._collector: Collector = proton.Collector()
         self._connection = proton.Connection()
@@ -183,7 +189,7 @@ class AmqpEngine:
     def unsent(self) -> int:
         """Return the bytes of deliveries that Proton has not begun to write."""
         # To ask for the bytes that are pending would have Proton begin with one more message.
-        return sum(each.outgoing_bytes for each in self._sessions)
+        return sum(map(self.binding.unsent, self._sessions))
 
     def tick(self, now: float) -> float:
         """Pass the time on, and return when to do so again, in seconds; 0 if not at all."""
@@ -220,7 +226,7 @@ class AmqpEngine:
 
     def free(self, link: AmqpLink) -> None:
         """Give a link back that has ended at both ends."""
-        if self._links.pop(link, self) is None:
+        if self._links.pop(impl_of(link), None) is not None:
             link.free()
 
     def release(self) -> None:
@@ -234,7 +240,15 @@ class AmqpEngine:
 
     def events(self) -> Iterator[EngineEvent]:
         """Yield what has happened, in order."""
-        while (event := self._collector.peek()) is not None:
+        links, next_delivery = self._links, self.binding.next_delivery
+        while True:
+            if (changed := next_delivery(self._collector)) is not None:
+                if changed[0] in links:
+                    yield DeliveryChanged(*changed)
+                self._collector.pop()
+                continue
+            if (event := self._collector.peek()) is None:
+                break
             kind = event.type.method
             if kind in LINK_EVENTS:
                 yield from self._link_events(kind, event)
@@ -256,13 +270,10 @@ class AmqpEngine:
             self.close("amqp:connection:framing-error")
 
     def _link_events(self, kind: str, event: Event) -> Iterator[EngineEvent]:
-        if kind == "on_delivery":
-            if event.delivery.link in self._links:
-                yield DeliveryChanged(event.delivery)
-        elif kind == "on_link_remote_open":
+        if kind == "on_link_remote_open":
             if self._attach(event.link):
                 yield LinkAttached(event.link)
-        elif event.link in self._links:
+        elif impl_of(event.link) in self._links:
             if kind == "on_link_flow":
                 yield Flowed(event.link)
             else:
@@ -275,7 +286,7 @@ class AmqpEngine:
         session.open()
 
     def _end(self, session: Session) -> Iterator[LinkDetached]:
-        for link in [each for each in self._links if each.session == session]:
+        for link in [each for each in self._links.values() if each.session == session]:
             yield LinkDetached(link, ended=True)
             # Proton frees the links of a session with it, so that each has to be freed before.
             self.free(link)
@@ -284,12 +295,12 @@ class AmqpEngine:
             session.free()
 
     def _attach(self, link: AmqpLink) -> bool:
-        if self.closed or link in self._links:
+        if self.closed or impl_of(link) in self._links:
             return False
         if len(self._links) >= self._options.max_links:
             self.close("amqp:resource-limit-exceeded", "too many links")
             return False
-        self._links[link] = None
+        self._links[impl_of(link)] = link
         return True
 
     def _fail(self) -> None:

@@ -14,10 +14,11 @@ from ...protocol.dispatch import (
     Received,
     Rejected,
 )
+from ._deliveries import Delivery, Pointer
 from ._link_base import LinkHost, called_by_dispatcher
 from ._messages import BadMessage, read_head, without_annotations
 from ._port import Refused, refused
-from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
+from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink
 
 __all__ = ["IncomingLink"]
 
@@ -44,7 +45,7 @@ class IncomingLink:
         self._parts = bytearray()
         self._number = 0
         self._unsettled: dict[int, Delivery] = {}
-        self._numbers: dict[Delivery, int] = {}
+        self._numbers: dict[Pointer, int] = {}
 
     def attach(self, handle: ProducerLink, *, anonymous: bool) -> None:
         """Begin as a producer, which has a name for each message if it is anonymous."""
@@ -113,13 +114,16 @@ class IncomingLink:
             if self._handle is not None:
                 self._handle.drained(gone)
 
-    def changed(self, delivery: Delivery) -> None:
+    def changed(self, delivery: Pointer) -> None:
         """Read what has come of deliveries, or see that the client has settled one."""
-        if delivery.settled and (number := self._numbers.pop(delivery, None)) is not None:
+        number = self._numbers.get(delivery)
+        if number is not None and (sent := self._unsettled[number]).settled:
             # AMQP 1.0, part 2, section 2.6.12: once the sender has settled a delivery, its state
             # is of no interest to it.
-            self._unsettled.pop(number).settle()
-        while (current := self._link.current) is not None and self._read(current):
+            del self._unsettled[number], self._numbers[delivery]
+            sent.settle()
+        current = self.host.engine.binding.current
+        while (found := current(self._link)) is not None and self._read(found):
             pass
 
     def _read(self, delivery: Delivery) -> bool:
@@ -127,7 +131,8 @@ class IncomingLink:
         if delivery.partial and not (delivery.readable or delivery.aborted):
             return False
         aborted = delivery.aborted
-        while not aborted and (part := self._link.recv(64 * 1024)):
+        read = self.host.engine.binding.read
+        while not aborted and (part := read(self._link)):
             self._gather(part)
         if delivery.partial and not aborted:
             return False
@@ -189,7 +194,7 @@ class IncomingLink:
         else:
             self._number += 1
             self._unsettled[self._number] = delivery
-            self._numbers[delivery] = self._number
+            self._numbers[delivery.key] = self._number
             told = partial(self._told, self._number)
         if self._handle is not None:
             name = head.to if self._anonymous else None
@@ -219,7 +224,7 @@ class IncomingLink:
             return
         self._state(delivery, state)
         if not isinstance(state, Received):
-            del self._unsettled[number], self._numbers[delivery]
+            del self._unsettled[number], self._numbers[delivery.key]
             delivery.settle()
         self.host.wake()
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from ...protocol import OnwardError
 from ...protocol.security import Principal
 from ._attaches import read_attach
+from ._deliveries import Pointer, impl_of
 from ._engine import AmqpEngine, DeliveryChanged, EngineEvent, Flowed, LinkAttached, LinkDetached
 from ._incoming import IncomingLink
 from ._link_base import LinkHost
@@ -72,21 +73,21 @@ class Links:
         self._dropped = dropped
         self._host = LinkHost(engine, options, wake, self._drop, fail)
         self._client = f"amqp-{next(_CLIENTS)}"
-        self._links: dict[AmqpLink, AnyLink] = {}
+        self._links: dict[Pointer, AnyLink] = {}
 
     def handle(self, event: EngineEvent) -> None:
         """Handle an event of the engine."""
         match event:
+            case DeliveryChanged(pointer, delivery):
+                if (found := self._links.get(pointer)) is not None:
+                    found.changed(delivery)
             case LinkAttached(link):
                 self._attach(link)
             case LinkDetached(link, closed, ended):
                 self._detach(link, closed=closed, ended=ended)
             case Flowed(link):
-                if (found := self._links.get(link)) is not None:
+                if (found := self._links.get(impl_of(link))) is not None:
                     found.flowed()
-            case DeliveryChanged(delivery):
-                if (found := self._links.get(delivery.link)) is not None:
-                    found.changed(delivery)
             case _:
                 pass
 
@@ -104,7 +105,7 @@ class Links:
     def _attach(self, link: AmqpLink) -> None:
         try:
             try:
-                self._links[link] = self._made(link)
+                self._links[impl_of(link)] = self._made(link)
             except OnwardError as error:
                 raise refused(error) from error
         except Refused as error:
@@ -139,7 +140,7 @@ class Links:
         return made
 
     def _free(self, link: AmqpLink) -> None:
-        if self._links.pop(link, None) is not None:
+        if self._links.pop(impl_of(link), None) is not None:
             self._engine.free(link)
 
     def _receive(self, link: AmqpLink) -> IncomingLink:
@@ -178,10 +179,10 @@ class Links:
         return made
 
     def _detach(self, link: AmqpLink, *, closed: bool, ended: bool) -> None:
-        found = self._links.get(link)
+        found = self._links.get(impl_of(link))
         if isinstance(found, RoutedLink) and not ended and found.detach(closed=closed):
             return  # the other end answers
-        self._links.pop(link, None)
+        self._links.pop(impl_of(link), None)
         if found is not None:
             found.gone()
         if closed:

@@ -16,11 +16,12 @@ from ...protocol.dispatch import (
     Outcome,
     Rejected,
 )
+from ._deliveries import Delivery, Pointer
 from ._engine import MAX_TEXT
 from ._link_base import LinkHost, called_by_dispatcher
 from ._messages import message_of, without_annotations
 from ._port import refused
-from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink, Delivery
+from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink
 
 __all__ = ["OutgoingLink"]
 
@@ -55,7 +56,7 @@ class OutgoingLink:
         self._tag = 0
         self._waiting: deque[tuple[bytes, OutcomeCallback | None]] = deque()
         self._settled_bytes = 0  # of pre-settled messages that wait
-        self._unsettled: dict[Delivery, OutcomeCallback | None] = {}
+        self._unsettled: dict[Pointer, tuple[Delivery, OutcomeCallback | None]] = {}
 
     def attach(self, handle: ConsumerLink) -> None:
         """Begin as a consumer."""
@@ -109,7 +110,7 @@ class OutgoingLink:
 
     def _send(self, message: bytes, told: OutcomeCallback | None) -> None:
         self._tag += 1
-        delivery = self._link.delivery(str(self._tag))
+        delivery = self.host.engine.binding.begin(self._link, b"%d" % self._tag)
         self._link.stream(message)
         self._link.advance()
         mode = self._link.remote_snd_settle_mode
@@ -118,7 +119,7 @@ class OutgoingLink:
             if told is not None:
                 told(ACCEPTED_STATE)
         else:
-            self._unsettled[delivery] = told
+            self._unsettled[delivery.key] = delivery, told
         self.host.wake()
 
     @called_by_dispatcher
@@ -185,16 +186,18 @@ class OutgoingLink:
         self._held = bool(self._waiting)
         return not self._held
 
-    def changed(self, delivery: Delivery) -> None:
+    def changed(self, delivery: Pointer) -> None:
         """Read what the client says of a delivery."""
-        if delivery not in self._unsettled:
+        found = self._unsettled.get(delivery)
+        if found is None:
             return
-        told, state = self._unsettled[delivery], delivery.remote_state
-        if state in OUTCOMES or delivery.settled:
+        sent, told = found
+        state = sent.remote_state
+        if state in OUTCOMES or sent.settled:
             # The outcome is read before Proton uses the delivery for another.
-            outcome = _outcome(delivery, state)
+            outcome = _outcome(sent, state)
             del self._unsettled[delivery]
-            delivery.settle()
+            sent.settle()
             if told is not None:
                 told(outcome)
             self.flowed()

@@ -21,7 +21,7 @@ __all__ = [
     "Collector",
     "Condition",
     "Data",
-    "Delivery",
+    "Disposition",
     "Event",
     "Proton",
     "Session",
@@ -30,7 +30,6 @@ __all__ = [
     "is_list",
     "is_map",
     "load_proton",
-    "read_tag",
 ]
 
 RECEIVED: Final = 0x23
@@ -82,8 +81,6 @@ class Session(Endpoint, Protocol):
 
     incoming_capacity: int
 
-    @property
-    def outgoing_bytes(self) -> int: ...
     def sender(self, name: str) -> AmqpLink: ...
     def receiver(self, name: str) -> AmqpLink: ...
 
@@ -152,16 +149,12 @@ class AmqpLink(Endpoint, Protocol):
     def remote_properties(self) -> Any: ...
     @property
     def credit(self) -> int: ...
-    @property
-    def current(self) -> Delivery | None: ...
     def detach(self) -> None: ...
     def advance(self) -> bool: ...
     def flow(self, n: int) -> None: ...
     def drain(self, n: int) -> None: ...
     def drained(self) -> int: ...
-    def recv(self, limit: int) -> bytes | None: ...
     def stream(self, data: bytes) -> int: ...
-    def delivery(self, tag: str | bytes) -> Delivery: ...
 
 
 class Disposition(Protocol):
@@ -174,32 +167,6 @@ class Disposition(Protocol):
     section_offset: int
     annotations: Any
     data: Any
-
-
-class Delivery(Hashable, Protocol):
-    """A delivery."""
-
-    @property
-    def link(self) -> AmqpLink: ...
-    @property
-    def local(self) -> Disposition: ...
-    @property
-    def remote(self) -> Disposition: ...
-    @property
-    def readable(self) -> bool: ...
-    @property
-    def partial(self) -> bool: ...
-    @property
-    def aborted(self) -> bool: ...
-    @property
-    def pending(self) -> int: ...
-    @property
-    def remote_state(self) -> int: ...
-    @property
-    def settled(self) -> bool: ...
-    def update(self, state: int) -> None: ...
-    def settle(self) -> None: ...
-    def abort(self) -> None: ...
 
 
 class Sasl(Protocol):
@@ -246,8 +213,6 @@ class Event(Protocol):
     def session(self) -> Session: ...
     @property
     def link(self) -> AmqpLink: ...
-    @property
-    def delivery(self) -> Delivery: ...
 
 
 class Collector(Protocol):
@@ -298,14 +263,3 @@ def detach(link: AmqpLink) -> None:
     detached: Any = link
     detached._update_cond()
     link.detach()
-
-
-def read_tag(delivery: Delivery) -> bytes:
-    """Return the tag of a delivery, which is any bytes.
-
-    Proton's own property reads it as text, and fails if it is none.
-    """
-    binding: Any = import_module("cproton")
-    found: Any = delivery
-    tag: bytes = binding.bytes2pybytes(binding.lib.pn_delivery_tag(found._impl))
-    return tag

@@ -26,10 +26,11 @@ from ...protocol.dispatch import (
     Reattach,
 )
 from ._attaches import read_attach, read_window, write_attach
+from ._deliveries import Delivery, Pointer
 from ._delivery_states import read_state, write_state
 from ._link_base import LinkHost, called_by_dispatcher
 from ._port import Refused
-from ._proton import MODIFIED, AmqpLink, Condition, Delivery, detach
+from ._proton import MODIFIED, AmqpLink, Condition, detach
 
 __all__ = ["CONDITIONS", "RoutedLink", "Tie"]
 
@@ -102,7 +103,7 @@ class RoutedLink:
         self._tie = Tie.OPENING
         self._opened = accepts
         self._deliveries: dict[bytes, Delivery] = {}
-        self._tags: dict[Delivery, tuple[bytes, bytes]] = {}  # and the last state told
+        self._tags: dict[Pointer, tuple[bytes, bytes]] = {}  # and the last state told
         self._window = 0  # bytes that the other end takes at a time; 0: any number
         self._open: bytes | None = None  # the tag of a message that has come in part
 
@@ -212,12 +213,12 @@ class RoutedLink:
 
     def _keep(self, tag: bytes, delivery: Delivery) -> None:
         self._deliveries[tag] = delivery
-        self._tags[delivery] = tag, b""
+        self._tags[delivery.key] = tag, b""
 
     def _forget(self, tag: bytes) -> None:
         delivery = self._deliveries.pop(tag, None)
         if delivery is not None:
-            self._tags.pop(delivery, None)
+            self._tags.pop(delivery.key, None)
 
     # --- the peer -------------------------------------------------------------------------------
 
@@ -237,11 +238,17 @@ class RoutedLink:
         self._tie = Tie.OPEN
         self.flowed()
 
-    def changed(self, delivery: Delivery) -> None:
+    def changed(self, delivery: Pointer) -> None:
         """Pass on what the peer has sent, and what it says of deliveries."""
-        found, circuit = self._tags.get(delivery), self._circuit
-        if found is not None and circuit is not None and self._tie is Tie.OPEN:
-            tag, told = found
+        found = self._tags.get(delivery)
+        if found is not None:
+            self._told(self._deliveries[found[0]], *found)
+        self._moved()
+
+    def _told(self, delivery: Delivery, tag: bytes, told: bytes) -> None:
+        """Pass on what the peer says of a delivery, beside what it has said before."""
+        circuit = self._circuit
+        if circuit is not None and self._tie is Tie.OPEN:
             state, settled = read_state(self.host.proton, delivery), delivery.settled
             if settled and tag != self._open:
                 self._forget(tag)
@@ -250,10 +257,9 @@ class RoutedLink:
                 delivery.settle()
                 self.flowed()
             elif state != told:
-                self._tags[delivery] = tag, state
+                self._tags[delivery.key] = tag, state
                 with suppress(CircuitMisuse):
                     circuit.dispose(tag, state, settled=False)
-        self._moved()
 
     @abstractmethod
     def _moved(self) -> None:

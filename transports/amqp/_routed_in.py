@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
 
 from ...actors.dispatch import CircuitLink
 from ...protocol.dispatch import MAX_TAG, CircuitMisuse
 from ._attaches import QUARTERS
+from ._deliveries import PART, Delivery
 from ._link_base import called_by_dispatcher
 from ._port import Refused
-from ._proton import MODIFIED, Delivery, read_tag
+from ._proton import MODIFIED
 from ._routed import RoutedLink, Tie
 
 __all__ = ["RoutedIncomingLink"]
-
-PART: Final = 64 * 1024
-"""Most bytes of a message that are passed on at a time."""
 
 
 class RoutedIncomingLink(RoutedLink):
@@ -99,7 +96,8 @@ class RoutedIncomingLink(RoutedLink):
         self._moved()
 
     def _moved(self) -> None:
-        while (delivery := self._link.current) is not None and self._read(delivery):
+        current = self.host.engine.binding.current
+        while (delivery := current(self._link)) is not None and self._read(delivery):
             pass
 
     def _read(self, delivery: Delivery) -> bool:
@@ -115,7 +113,7 @@ class RoutedIncomingLink(RoutedLink):
             return False
         tag = self._open
         if tag is None:
-            tag = read_tag(delivery)
+            tag = delivery.tag
             if not circuit.credit:
                 # What the peer was given before a loss it may use once there is credit again.
                 if self._link.credit <= 0:
@@ -134,7 +132,7 @@ class RoutedIncomingLink(RoutedLink):
     def _pass(self, circuit: CircuitLink, delivery: Delivery, tag: bytes) -> bool:
         aborted = delivery.aborted
         most = min(PART, self._window - self._on_way) if self._window else PART
-        part = b"" if aborted else bytes(self._link.recv(most) or b"")
+        part = b"" if aborted else self.host.engine.binding.read(self._link, most)
         more = not aborted and (delivery.partial or delivery.pending > 0)
         settled = delivery.settled and not aborted
         self._on_way += len(part)
@@ -154,7 +152,8 @@ class RoutedIncomingLink(RoutedLink):
 
     def _skip(self, delivery: Delivery) -> bool:
         """Read what goes nowhere."""
-        while not delivery.aborted and self._link.recv(PART):
+        read = self.host.engine.binding.read
+        while not delivery.aborted and read(self._link):
             pass
         if delivery.partial and not delivery.aborted:
             return False

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from ...protocol.dispatch import CircuitMisuse, DetachKind
 from ._attaches import QUARTERS
+from ._deliveries import Delivery
 from ._link_base import called_by_dispatcher
 from ._port import Refused
-from ._proton import Delivery
 from ._routed import RoutedLink, Tie
 
 __all__ = ["RoutedOutgoingLink"]
@@ -38,7 +38,7 @@ class RoutedOutgoingLink(RoutedLink):
             return
         delivery = self._sending
         if delivery is None:
-            delivery = self._sending = self._link.delivery(tag)
+            delivery = self._sending = self.host.engine.binding.begin(self._link, tag)
             self._open = tag
             self._keep(tag, delivery)
         if aborted:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from onward.transports.amqp._deliveries import Delivery
 from onward.transports.amqp._engine import (
     AmqpEngine,
     DeliveryChanged,
@@ -84,7 +85,7 @@ def test_a_connection_is_opened_and_closed(
     client.send(link, b"x" * 10000)
     changed = pumped(engine, client, part)[-1]
     assert isinstance(changed, DeliveryChanged)
-    assert changed.delivery.pending == 10000
+    assert Delivery(engine.binding, changed.delivery).pending == 10000
     client.connection.close()
     pumped(engine, client)
     assert engine.closed == "closed"

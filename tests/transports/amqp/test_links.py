@@ -318,7 +318,7 @@ def test_more_transfers_than_there_is_credit_close_the_link(edges: Edges[MemoryP
     link = edge.client.sender("orders")
     edge.pump()
     # Proton's own client keeps to its credit: it is given more than the dispatcher knows.
-    (at_edge,) = [each for each in edge.links._links if each.is_receiver]
+    (at_edge,) = [each._link for each in edge.links._links.values() if each._link.is_receiver]
     at_edge.flow(1)
     edge.pump()
     edge.client.send(link, edge.client.message("a"))
@@ -560,7 +560,7 @@ def test_a_drain_waits_for_what_the_client_has_not_read(edges: Edges[MemoryPort]
     slow.receiver.client.accepts = False
     slow.send(4)
     slow.link.drain(0)
-    (at_edge,) = slow.receiver.links._links
+    (at_edge,) = [each._link for each in slow.receiver.links._links.values()]
     slow.receiver.engine.receive(slow.receiver.client.take())
     for event in slow.receiver.engine.events():
         slow.receiver.links.handle(event)

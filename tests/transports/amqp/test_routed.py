@@ -27,7 +27,7 @@ from onward.protocol.dispatch import (
 )
 from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.amqp import AutoLink, LinkRoute
-from onward.transports.amqp._proton import read_tag
+from onward.transports.amqp._deliveries import Delivery, load_binding
 from onward.transports.amqp._routed import CONDITIONS
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.nets import SETTLE, Net, linear
@@ -243,7 +243,7 @@ async def test_tags_pass_as_they_are(chain: Chain, tag: bytes) -> None:
     link.stream(edge.client.message("a"))
     link.advance()
     chain.pump()
-    assert [read_tag(each) for each, _ in container.received] == [tag]
+    assert [Delivery(load_binding(), each._impl).tag for each, _ in container.received] == [tag]
     dispose(container.received[0][0], "ACCEPTED")
     chain.pump()
     assert (delivery.remote_state, delivery.settled) == (0x24, True)
@@ -653,7 +653,7 @@ async def test_more_transfers_than_credit_end_the_link(chain: Chain) -> None:
     container.links[0].flow(1)
     chain.pump()
     # Proton's own client keeps to its credit: it is given more than the container knows.
-    (at_edge,) = edge.links._links
+    (at_edge,) = [each._link for each in edge.links._links.values()]
     at_edge.flow(1)
     edge.pump()
     for each in range(2):
