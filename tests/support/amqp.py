@@ -263,6 +263,7 @@ class Container:
         received: The messages that have come, each with its delivery.
         refuses: The condition and the text with which links are refused; empty if they are not.
         ended: The plans that have ended.
+        refused: The links of clients that were refused for lack of room.
     """
 
     def __init__(self, port: DispatchPort, *routes: Plan, options: AmqpOptions = OPTIONS) -> None:
@@ -275,6 +276,7 @@ class Container:
         self.refuses: tuple[str, str] | None = None
         self.answers = True
         self.ended: list[Plan] = []
+        self.refused = 0
         self.dropped: Counter[str] = Counter()
         self.failures: list[Exception] = []
         self.over = False
@@ -294,6 +296,7 @@ class Container:
             self._drop,
             self.failures.append,
             self.ended.append,
+            self._full,
         )
         self.pump()
         for each in routes:
@@ -302,6 +305,9 @@ class Container:
 
     def _drop(self, reason: str) -> None:
         self.dropped[reason] += 1
+
+    def _full(self) -> None:
+        self.refused += 1
 
     def pump(self) -> None:
         """Carry bytes until there are none."""

@@ -43,6 +43,10 @@ class Queues:
             event.container.create_sender(event.connection, "orders")
         if body == b"end the session":
             event.session.close()
+        if body == b"close the link":
+            event.link.close()
+        if body == b"detach the link":
+            event.link.detach()
 
     def settle(self, delivery: Any, body: Any) -> None:
         """Settle a message by its content."""

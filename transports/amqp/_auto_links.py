@@ -88,6 +88,7 @@ class AutoLinks(Links):
         dropped: Called with the reason when a message is dropped.
         fail: Called with an error of a call by the dispatcher: it ends the connection.
         ended: Called with a link or a route that has ended while the connection is open.
+        full: Called when a link of a client is refused, as there are `AmqpOptions.max_links`.
     """
 
     def __init__(
@@ -99,39 +100,49 @@ class AutoLinks(Links):
         dropped: Callable[[str], object],
         fail: Callable[[Exception], object],
         ended: Callable[[Plan], object],
+        full: Callable[[], object],
     ) -> None:
         super().__init__(engine, port, options, ANONYMOUS, wake, dropped, fail)
         self._container: Final = engine
         self._ended: Final = ended
+        self._full: Final = full
         self._plans: dict[AmqpLink, AutoLink] = {}
-        self._routes: list[CircuitContainer] = []
+        # The links of the node itself, which have their places also while they are not there.
+        self._own: set[AutoLink] = set()
+        self._routes: dict[LinkRoute, CircuitContainer] = {}
         # A client has a share of the links of the container, whatever it attaches to.
         self._pool: Final = CircuitPool(("amqp", self._client), options.max_links)
 
     @property
     def attached(self) -> int:
         """The number of links of the node itself that the container has attached."""
-        return len(self._links) - self.circuits
+        return sum(impl_of(link) in self._links for link in self._plans)
 
     @property
     def circuits(self) -> int:
         """The number of links that go through to the container."""
-        return sum(isinstance(each, RoutedLink) for each in self._links.values())
+        return len(self._links) - self.attached
+
+    @property
+    def routes(self) -> int:
+        """The number of names with links that go through to the container."""
+        return len(self._routes)
 
     def begin(self, plan: Plan) -> None:
         """Attach a link, or take the links of a name."""
         if isinstance(plan, LinkRoute):
             self._serve(plan)
             return
+        self._own.add(plan)
         link = self._container.attach(plan.address, receives=plan.direction == "in")
         self._plans[link] = plan
         self._wake()
 
     def lost(self) -> None:
         """End all links and routes after the connection."""
-        routes, self._routes = self._routes, []
+        routes, self._routes = self._routes, {}
         super().lost()
-        for each in routes:
+        for each in routes.values():
             each.close()
 
     def _serve(self, route: LinkRoute) -> None:
@@ -139,7 +150,7 @@ class AutoLinks(Links):
             made = self._port.serve_circuits(
                 route.name,
                 partial(self._accept, route),
-                ended=lambda _: self._ended(route),
+                ended=lambda _: self._route_ended(route),
                 pool=self._pool,
             )
         except OnwardError as error:
@@ -151,13 +162,17 @@ class AutoLinks(Links):
             )
             self._ended(route)
         else:
-            self._routes.append(made)
+            self._routes[route] = made
+
+    def _route_ended(self, route: LinkRoute) -> None:
+        self._routes.pop(route, None)
+        self._ended(route)
 
     def _accept(
         self, route: LinkRoute, attach: CircuitAttach, circuit: CircuitLink
     ) -> CircuitLinkEnd:
         """Ask the container for a link, with which the circuit is accepted or refused."""
-        full = len(self._links) >= self._options.max_links
+        full = self.circuits >= self._options.max_links - len(self._own)
         link = (
             self._container.stray_link()
             if full
@@ -169,6 +184,7 @@ class AutoLinks(Links):
             link, self._host, self._free, accepts=True
         )
         if full:
+            self._full()
             circuit.refuse("amqp:resource-limit-exceeded", "too many links")
             return made
         made.begin(circuit)

@@ -50,6 +50,8 @@ class AmqpContainerStatistics:
         state: Its state.
         attached: Links of the node itself that the container has attached.
         circuits: Links of clients in the network that go through to the container.
+        refused: Links of clients that were refused since the start, as there were
+            `AmqpOptions.max_links`.
         connected: Connections that were opened since the start.
         ended: Connections and attempts that have ended since the start, by reason.
         dropped: Messages since the start that were dropped at the edge, by reason.
@@ -59,6 +61,7 @@ class AmqpContainerStatistics:
     state: AmqpContainerState
     attached: int
     circuits: int
+    refused: int
     connected: int
     ended: dict[str, int]
     dropped: dict[str, int]
@@ -132,6 +135,7 @@ class AmqpContainer(Worker):
         self._state = AmqpContainerState.WAITING
         self._stream: _ContainerStream | None = None
         self._connected = 0
+        self._refused = 0
         self._reasons: Final = Counter[str]()
         self._task: asyncio.Task[None] | None = None
 
@@ -201,6 +205,10 @@ class AmqpContainer(Worker):
         self._state = AmqpContainerState.OPEN
         _logger.info("connected to %s", self._uri, extra={"event": "amqp.container_connected"})
 
+    def full(self) -> None:
+        """Count a link of a client that was refused."""
+        self._refused += 1
+
     def statistics(self) -> AmqpContainerStatistics:
         """Return the figures at this moment."""
         stream = self._stream
@@ -209,6 +217,7 @@ class AmqpContainer(Worker):
             self._state,
             0 if stream is None else stream.attached,
             0 if stream is None else stream.circuits,
+            self._refused,
             self._connected,
             dict(self._reasons),
             dict(self.dropped),
@@ -225,6 +234,7 @@ class _ContainerStream(AmqpStream):
         super().__init__(container, engine)
         self._container: Final = container
         self._attempts = Counter[Plan]()
+        self._began: dict[Plan, float] = {}
         self._auto = AutoLinks(
             engine,
             container.port,
@@ -233,6 +243,7 @@ class _ContainerStream(AmqpStream):
             self._drop,
             self._fail,
             self._again,
+            container.full,
         )
 
     @property
@@ -260,25 +271,36 @@ class _ContainerStream(AmqpStream):
     def _opened(self) -> None:
         super()._opened()
         self._container.opened()
-        for each in self._container.links:
-            self._auto.begin(each)
+        # The links of the node itself come first, so that circuits leave them their places.
+        for each in sorted(self._container.links, key=_is_route):
+            self._start(each)
 
     def _again(self, plan: Plan) -> None:
         """Attach a link or serve a route again, after a wait."""
+        if self._loop.time() - self._began[plan] > self._container.backoff.longest:
+            self._attempts[plan] = 0  # it was there for so long
         wait = self._container.backoff.wait(self._attempts[plan])
         self._attempts[plan] += 1
         self._set_timer(f"link {plan}", wait, lambda: self._begin(plan))
 
     def _begin(self, plan: Plan) -> None:
         if not self.closed:
-            self._auto.begin(plan)
+            self._start(plan)
             self._turn()
+
+    def _start(self, plan: Plan) -> None:
+        self._began[plan] = self._loop.time()
+        self._auto.begin(plan)
 
     def _drop(self, reason: str) -> None:
         self._container.dropped[reason] += 1
 
     def _lost(self) -> None:
         """Leave it to the container's task, which waits for the end."""
+
+
+def _is_route(plan: Plan) -> bool:
+    return isinstance(plan, LinkRoute)
 
 
 def _login(

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from ._deliveries import Pointer, impl_of, load_binding
 from ._options import AmqpOptions
-from ._proton import AmqpLink, Collector, Condition, Event, Proton, Session
+from ._proton import LOCAL_UNINIT, AmqpLink, Collector, Condition, Event, Proton, Session
 from ._sasl import AMQP_HEADER
 
 __all__ = [
@@ -297,7 +297,8 @@ class AmqpEngine:
     def _attach(self, link: AmqpLink) -> bool:
         if self.closed or impl_of(link) in self._links:
             return False
-        if len(self._links) >= self._options.max_links:
+        # A link of this end is in answer to its own attach, and was counted before.
+        if link.state & LOCAL_UNINIT and len(self._links) >= self._options.max_links:
             self.close("amqp:resource-limit-exceeded", "too many links")
             return False
         self._links[impl_of(link)] = link

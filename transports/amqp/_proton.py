@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeGuard, cast
 __all__ = [
     "ACCEPTED",
     "COORDINATOR",
+    "LOCAL_UNINIT",
     "MODIFIED",
     "RECEIVED",
     "REJECTED",
@@ -39,6 +40,8 @@ RELEASED: Final = 0x26
 MODIFIED: Final = 0x27
 COORDINATOR: Final = 3
 """The type of a target that is a coordinator of transactions."""
+LOCAL_UNINIT: Final = 1
+"""The bit of the state of an endpoint that this end has not opened."""
 
 
 class Condition(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -267,6 +268,17 @@ async def test_what_cannot_be_is_refused(uri: str, more: dict[str, Any], text: s
             AutoLink("in", "", "orders")
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded(Backoff):
+    """Waits that are short, of which the number of failures before each is kept."""
+
+    attempts: list[int] = field(default_factory=list[int])
+
+    def wait(self, attempt: int) -> float:
+        self.attempts.append(attempt)
+        return 0.0
+
+
 # --- a container that others have written -------------------------------------------------------
 
 
@@ -299,3 +311,34 @@ async def test_a_container_may_not_attach_links_but_may_end_its_session() -> Non
             await sent(producing, b"end the session")
             await eventually(lambda: container.statistics().connected == 2)
             await eventually(lambda: container.statistics().attached == len(LINKS))
+
+
+@pytest.mark.parametrize(
+    ("how", "longest", "attempts"),
+    [(b"detach the link", 60.0, [0, 1, 2]), (b"close the link", 1e-9, [0, 0, 0])],
+)
+async def test_a_link_that_its_container_ends_is_attached_again_alone(
+    how: bytes, longest: float, attempts: list[int]
+) -> None:
+    backoff = Recorded(longest=longest)
+    with Queues() as queues:
+        async with Node("near") as node:
+            near = await Dispatcher.attach(node)
+            uri = f"amqp://127.0.0.1:{queues.port}"
+            container = AmqpContainer(uri, near, LINKS, backoff=backoff)
+            await node.start(lambda: container)
+            producing = await near.produce("bills")
+            for each in range(1, 4):
+                await eventually(lambda: container.statistics().attached == len(LINKS))
+                assert await sent(producing, how) == ACCEPTED
+                await eventually(partial(_was_ended, backoff, each))
+            await eventually(lambda: container.statistics().attached == len(LINKS))
+            assert await sent(producing, b"12 apples") == ACCEPTED
+            # The connection and its other link have stayed. What was there for longer than the
+            # longest wait begins with the first wait again.
+            assert (container.statistics().connected, container.statistics().ended) == (1, {})
+            assert backoff.attempts == attempts
+
+
+def _was_ended(backoff: Recorded, times: int) -> bool:
+    return len(backoff.attempts) == times

@@ -698,6 +698,63 @@ async def test_a_container_has_so_many_links(chain: Chain) -> None:
         LinkRoute("")
 
 
+@pytest.mark.parametrize("how", ["close", "detach"])
+async def test_links_of_the_node_keep_their_places_among_circuits(chain: Chain, how: str) -> None:
+    auto = AutoLink("out", "queue", "orders")
+    container = chain.container(LinkRoute("jobs"), auto, options=replace(OPTIONS, max_links=3))
+    edges = [chain.edges() for _ in range(3)]
+    first = edges[0].client.sender("jobs")
+    chain.pump()
+    at_container = next(each for each in container.links if each.is_receiver)
+    getattr(at_container, how)()
+    chain.pump()
+    assert (container.ended, container.edge.attached) == ([auto], 0)
+    # While the link is away, links of clients do not take its place.
+    others = [each.client.sender("jobs") for each in edges[1:]]
+    chain.pump()
+    assert state(others[0]) == "active"
+    assert refusal(others[1]) == ("amqp:resource-limit-exceeded", "too many links")
+    container.edge.begin(auto)
+    chain.pump()
+    assert (container.engine.closed, container.edge.attached) == ("", 1)
+    assert (container.edge.circuits, container.refused) == (2, 1)
+    names = [each.name for each in container.links]
+    assert len(set(names)) == len(names) == 4
+    assert state(first) == "active"
+
+
+async def test_a_container_that_attaches_too_many_links_ends_its_connection(chain: Chain) -> None:
+    container = chain.container(
+        LinkRoute("jobs"),
+        AutoLink("in", "queue", "orders"),
+        options=replace(OPTIONS, max_links=3),
+    )
+    edges = [chain.edges() for _ in range(2)]
+    links = [each.client.sender("jobs") for each in edges]
+    chain.pump()
+    assert [state(each) for each in links] == ["active", "active"]
+    container.connection.session_head(0).sender("own").open()
+    chain.pump()
+    assert container.engine.closed == "amqp:resource-limit-exceeded"
+
+
+async def test_a_route_that_ends_is_forgotten_and_served_again(chain: Chain) -> None:
+    route = LinkRoute("jobs")
+    container = chain.container(route)
+    for each in range(1, 4):
+        chain.dispatcher.update("jobs/#", Semantics())
+        assert container.ended == [route] * each
+        chain.dispatcher.update("jobs/#", CIRCUITS)
+        container.edge.begin(route)
+    assert container.edge.routes == 1
+    link = chain.edges().client.sender("jobs")
+    chain.pump()
+    assert state(link) == "active"
+    container.cut()
+    assert container.edge.routes == 0
+    assert chain.dispatcher.names() == []
+
+
 @pytest.mark.parametrize("who", [ANONYMOUS, Principal("ann", "test")])
 async def test_a_client_has_a_share_of_the_links_of_a_container(
     chain: Chain, who: Principal
