@@ -91,6 +91,10 @@ def test_print(made: Address, text: str) -> None:
     assert Address.parse(text) == made
 
 
+def test_an_address_made_by_hand_of_a_value_of_another_type_has_a_text() -> None:
+    assert str(Address(0, cast("bytes", 7))) == "0#7"
+
+
 @given(addresses)
 def test_parsing_an_address_is_the_inverse_of_printing(made: Address) -> None:
     assert Address.parse(str(made)) == made

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from onward.protocol import (
@@ -8,8 +10,10 @@ from onward.protocol import (
     EmptyRoute,
     Message,
     Outside,
+    PayloadNotBytes,
     RouteTooLong,
     address,
+    check_bytes,
     route,
 )
 
@@ -82,6 +86,21 @@ def test_routes_do_not_grow_over_the_limit() -> None:
 
 def test_text() -> None:
     assert str(MESSAGE) == "[0#me => 0#next] <- [0#sender] 1 byte"
+    assert str(MESSAGE._replace(payload=cast("bytes", "p"))).endswith(" str in place of bytes")
+
+
+def test_an_answer_is_not_restricted_by_what_was_asked_from_outside() -> None:
+    context = CONTEXT._replace(outside=Outside(1, bool))
+    asked = MESSAGE._replace(context=context)
+    assert asked.forward().context is context
+    assert asked.reply(b"a").context == CONTEXT
+
+
+def test_a_payload_is_bytes_that_cannot_change() -> None:
+    check_bytes(b"p")
+    for other in (bytearray(b"p"), memoryview(b"p"), "p", None):
+        with pytest.raises(PayloadNotBytes, match=type(other).__name__):
+            check_bytes(other)
 
 
 def test_what_a_message_from_outside_may_do_is_compared_by_its_count_alone() -> None:

@@ -21,6 +21,7 @@ from onward.protocol.broker import (
     parse_query,
     query_of_address,
     read_address,
+    written_method,
 )
 from onward.protocol.broker._hints import format_no_route, parse_no_route
 
@@ -96,6 +97,20 @@ def test_case_and_dashes_of_a_method_do_not_matter(text: str, name: str) -> None
 @given(st.text())
 def test_the_normal_form_of_a_method_is_its_own(text: str) -> None:
     assert method_name(method_name(text)) == method_name(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("roundrobin", "round-robin"),
+        ("Peak_EWMA", "peak-ewma"),
+        ("least-outstanding", "least-outstanding"),
+        ("my_method", "my_method"),
+        ("", ""),
+    ],
+)
+def test_a_built_in_method_is_written_with_its_dashes(text: str, name: str) -> None:
+    assert written_method(text) == name
 
 
 def test_each_kind_of_request_has_its_own_method() -> None:

@@ -89,6 +89,18 @@ def test_the_newest_entry_of_a_route_id_hides_the_others(older_first: bool) -> N
     assert (hidden.target, hidden.number) == ("1r", -1)
 
 
+def test_the_entries_of_a_route_id_begin_with_the_one_in_the_index() -> None:
+    table = RoutingTable[str]()
+    assert table.entries_of(ROUTE) == []
+    add(table, TWO, timestamp=1001)
+    assert [entry.target for entry in table.entries_of(ROUTE)] == ["2r"]
+    add(table, ONE)
+    add(table, THREE, OTHER)
+    assert [entry.target for entry in table.entries_of(ROUTE)] == ["2r", "1r"]
+    remove(table, TWO)
+    assert [entry.target for entry in table.entries_of(ROUTE)] == ["1r"]
+
+
 def test_of_two_equally_new_ones_that_of_the_larger_broker_id_wins() -> None:
     for first, second in ((ONE, TWO), (TWO, ONE)):
         table = RoutingTable[str]()

@@ -138,6 +138,17 @@ def test_a_tombstone_is_kept_for_a_time() -> None:
     assert (statistics.tombstones, statistics.tombstones_expired) == (0, 2)
 
 
+def test_the_last_change_of_a_route_is_that_of_its_entry_or_its_removal() -> None:
+    table = RoutingTable[str](tombstone_lifetime=100)
+    assert table.last_change(ROUTE) == -1
+    add(table, timestamp=2000, now=2000)
+    assert table.last_change(ROUTE) == 2000
+    table.remove(ROUTE, 2010, broker_id=BROKER, now=2010)
+    assert (table.last_change(ROUTE), table.last_change(OTHER)) == (2010, -1)
+    table.expire(2110)
+    assert table.last_change(ROUTE) == -1
+
+
 def test_updates_forget_old_tombstones() -> None:
     table = RoutingTable[str](tombstone_lifetime=100)
     table.remove(ROUTE, 2000, broker_id=BROKER, now=2000)

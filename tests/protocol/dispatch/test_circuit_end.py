@@ -211,6 +211,14 @@ def test_unsettled_deliveries_are_bounded_by_both_ends() -> None:
     assert chain.maker.can_send
 
 
+def test_the_limit_of_unsettled_deliveries_is_the_lower_one_of_both_ends() -> None:
+    for theirs, lower in ((5, 5), (12, 9)):
+        end = CircuitEnd(producer=True, key=KEY, limits=CircuitLimits(max_unsettled=9))
+        assert end.limit == 9
+        end.accept(CircuitAttach("orders", False, KEY, limit=theirs), 0.0)
+        assert end.limit == lower
+
+
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("how", [CLOSED, DETACHED])
 def test_a_detach_stays_a_detach_and_a_close_a_close(place: int, how: DetachKind) -> None:

@@ -124,6 +124,8 @@ def test_nodes_in_a_line_learn_of_each_other() -> None:
     assert wires.nodes["b"].neighbours() == {"a": "a", "c": "c"}
     assert wires.nodes["b"].link_to("c") == "c"
     assert wires.nodes["b"].link_to("d") is None
+    assert wires.nodes["b"].is_joined("c")
+    assert not wires.nodes["b"].is_joined("d")
     assert wires.of("a", NeighbourJoined) == [NeighbourJoined("b", "b")]
     epochs = [each.paths.epoch for each in wires.events["a"] if isinstance(each, PathsChanged)]
     assert epochs == sorted(set(epochs))
@@ -711,6 +713,18 @@ def test_a_start_ahead_of_the_clock_is_refused_and_not_passed_on() -> None:
     assert wires.nodes["c"].link_states() == before
     tell(wires, "b", "a", NodeHello("a", MAX_NUMBER, 0, ("b",)))
     assert reason(wires, "b") == "its start is ahead of the clock"
+
+
+def test_a_link_is_not_joined_before_both_ends_have_heard_each_other() -> None:
+    wires = Wires("ab")
+    a = wires.nodes["a"]
+    assert not a.is_joined("b")
+    wires.link("ab")
+    assert not a.is_joined("b")
+    wires.run(1.0)
+    assert a.is_joined("b")
+    wires.cut("ab")
+    assert not a.is_joined("b")
 
 
 def test_a_neighbour_has_to_be_the_expected_one() -> None:

@@ -28,6 +28,7 @@ from onward.protocol.dispatch import (
     Tally,
     Transit,
     _transit,
+    circuit_address,
     decode_disposition,
     decode_transit,
     disposition_address,
@@ -248,6 +249,14 @@ def test_a_return_address_turns_into_that_of_a_disposition() -> None:
     for broken in (b"", b"r", b"d" + ID, value + b"\0", value[:-1]):
         with pytest.raises(BadTransit):
             disposition_address(broken)
+
+
+def test_the_address_of_a_circuit_is_no_other() -> None:
+    value = circuit_address(ID)
+    assert value == b"c" + ID
+    assert read_end(value) is None
+    with pytest.raises(BadTransit):
+        disposition_address(value)
 
 
 def test_all_of_a_transit_fits_into_an_address_together() -> None:

@@ -124,6 +124,12 @@ def test_the_text_comes_in_slices() -> None:
     assert sum(each.count("\n") for each in slices) == 10_002
 
 
+def test_a_long_work_is_divided_by_empty_slices() -> None:
+    metric = Metric(COUNTER, (((), 7),))
+    slices = list(metrics_text((None, metric, None)))
+    assert slices == ["", "", written(metric)]
+
+
 def test_values_without_their_labels_are_a_mistake() -> None:
     with pytest.raises(ValueError, match="the labels are"):
         written(Metric(GAUGE, (((), 1),)))

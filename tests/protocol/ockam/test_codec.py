@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import cbor2
 import pytest
@@ -18,7 +18,7 @@ from onward.protocol import (
     route,
 )
 from onward.protocol.ockam import MessageDecoder, decode_message, encode_message
-from onward.protocol.ockam._codec import _decode_any
+from onward.protocol.ockam._codec import FrameReader, _decode_any, encode_tail
 
 HELLO = Message(route("echoer"), route("app"), b"\x05hello")
 
@@ -200,6 +200,26 @@ def test_a_route_over_the_limit_is_not_written() -> None:
     with pytest.raises(RouteTooLong) as caught:
         encode_message(HELLO._replace(return_route=route("a") * (MAX_ROUTE_LENGTH + 1)))
     assert (caught.value.length, caught.value.limit) == (65, 64)
+
+
+def test_a_tracing_context_of_another_type_is_not_written() -> None:
+    assert encode_tail(None) == encode_tail(Context()) == b"\xf6"
+    assert encode_tail(Context(trace="t")) == b"\x61t"
+    with pytest.raises(TypeError, match="a tracing context is a text, not int"):
+        encode_message(HELLO._replace(context=Context(trace=cast("str", 5))))
+
+
+def test_a_message_whose_route_no_node_can_use_is_passed_over_and_counted() -> None:
+    reader = FrameReader(None, 10_000)
+    usable, messages = encode_message(HELLO), list[Message]()
+    long = b"\x84\x98\x41" + b"\x82\x00\x41a" * 65 + b"\x80\x40\xf6"
+    data = b"".join(len(body).to_bytes(4) + body for body in (usable, long, usable))
+    assert reader.read(data, 0, messages) == len(data)
+    assert messages == [HELLO, HELLO]
+    assert (reader.unusable, reader.heartbeats) == (1, 0)
+    # A message that is malformed for another reason ends the link all the same.
+    with pytest.raises(MalformedMessage):
+        reader.read(b"\0\0\0\1\0", 0, messages)
 
 
 @pytest.mark.parametrize("bad", [Address(256, b"a"), Address(0, b""), Address(0, b"a" * 1025)])

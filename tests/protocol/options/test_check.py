@@ -118,6 +118,9 @@ def test_spellings_of_files_are_read(kind: Any, value: object, kept: object) -> 
         (Count, Level.LOW, "a whole number of at least 1, not <Level.LOW: 1>"),
         (Count, 1.0, "a whole number of at least 1, not 1.0"),
         (Seconds, 0.0, "a number of seconds, more than 0, not 0.0"),
+        pytest.param(
+            Seconds, 10**400, "a number of seconds, more than 0, not 100000", id="more than a float"
+        ),
         (Seconds, nan, "a number of seconds, more than 0, not nan"),
         (Seconds, False, "a number of seconds, more than 0, not False"),
         (SecondsOrZero, inf, "a number of seconds, at least 0, not inf"),

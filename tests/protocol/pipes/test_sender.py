@@ -417,6 +417,7 @@ def test_breaking_a_pipe_reports_what_was_in_it() -> None:
 
 def test_a_pipe_that_is_not_confirmed_just_numbers() -> None:
     sender = make(confirm=False, ordering=Ordering.STRICT, frame_messages=2)
+    assert (sender.confirmed_mode, make().confirmed_mode) == (False, True)
     for number in (1, 2, 3):
         sender.send(message(number))
     assert numbers(frames(sender)) == [(1, 2), (3, 1)]

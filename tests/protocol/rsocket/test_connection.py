@@ -481,3 +481,17 @@ def test_what_is_kept_of_an_unfinished_frame_and_since_when() -> None:
     assert (made.unfinished, made.unfinished_since) == (9, 6.0)
     made.receive_eof()
     assert made.unfinished == 0
+
+
+def test_how_many_bytes_belong_to_the_frame_they_begin_in() -> None:
+    made = server()
+    whole = raw(0, FrameType.KEEPALIVE, 0, bytes(20))
+    assert made.reach(whole) == made.reach(whole + whole) == made.reach(whole[:5]) == len(whole)
+    # As far as is known: the length itself is yet to come.
+    assert made.reach(whole[:2]) == 3
+    made.receive_data(whole[:2], 0.0)
+    assert made.reach(whole[2:]) == 1
+    made.receive_data(whole[2:10], 0.0)
+    assert made.reach(whole[10:]) == len(whole) - 10
+    made.receive_data(whole[10:], 0.0)
+    assert made.reach(whole) == len(whole)

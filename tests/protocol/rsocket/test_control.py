@@ -339,6 +339,19 @@ def test_a_client_that_falls_silent() -> None:
     assert error.text == "no keep-alive within 500 ms"
 
 
+def test_the_silence_of_a_client_is_excused_while_its_frames_are_not_read() -> None:
+    connection = server(setup=Setup(keepalive=100, lifetime=500))
+    assert (connection.silence(0.0), connection.silence(0.25)) == (0.0, 0.5)
+    connection.excuse_silence(0.75)
+    assert connection.get_timer() == 0.75
+    assert connection.silence(0.75) == 1.0
+    # What has been accepted already is not taken back.
+    connection.excuse_silence(0.5)
+    assert connection.handle_timer(0.7) == []
+    events = connection.handle_timer(0.75)
+    assert_closed_with(connection, events, KeepaliveTimeout, ErrorCode.CONNECTION_ERROR)
+
+
 @pytest.mark.parametrize(
     ("keepalive", "lifetime", "expected"),
     [(1000, 3000, 3.0), (1000, 500, 2.0), (1000, 2_000_000, 60.0), (40_000, 2_000_000, 80.0)],
@@ -498,6 +511,24 @@ def test_closing_after_the_last_stream() -> None:
     assert events[-1] == Closed(None, ())
     assert right.receive_eof() == [Closed(None, ())]
     assert right.error is None
+
+
+def test_a_close_that_is_announced_leaves_the_connection_open() -> None:
+    left, right, _, theirs = joined(FrameType.REQUEST_RESPONSE)
+    right.announce_close("bye")
+    assert right.state is ConnectionState.OPEN
+    assert not right.close_expected()
+    (frame,) = carry(right, left)
+    assert (frame.error_code, frame.error_text) == (ErrorCode.CONNECTION_CLOSE, "bye")
+    assert left.state is ConnectionState.DRAINING
+    # A request that was sent before is still received, and may be refused by the caller.
+    (late,) = frames_of(right.receive_data(raw(3, FrameType.REQUEST_RESPONSE), 0.0))
+    right.send_error(late.stream, ErrorCode.REJECTED, "too late")
+    right.send_payload(theirs, b"a", complete=True)
+    assert not right.close_expected()
+    assert isinstance(right.close(ErrorCode.CONNECTION_ERROR)[0], Closed)
+    with pytest.raises(LocalProtocolError, match="CONNECTION_CLOSE"):
+        right.announce_close("again")
 
 
 def test_closing_twice() -> None:

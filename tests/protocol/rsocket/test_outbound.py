@@ -388,6 +388,15 @@ def test_relaying_accounts_for_credit() -> None:
     assert ours.receive_credit == MAX_N
 
 
+@pytest.mark.parametrize("more", [b"", b"what no side reads"])
+def test_what_follows_the_fixed_fields_is_not_relayed(more: bytes) -> None:
+    left, _, ours, _ = joined(FrameType.REQUEST_STREAM, 1)
+    left.relay(ours, parse_frame(raw(9, FrameType.REQUEST_N, 0, u32(4) + more)))
+    left.relay(ours, parse_frame(raw(9, FrameType.CANCEL, 0, more)))
+    assert left.data_to_send() == request_n_frame(1, 4) + raw(1, FrameType.CANCEL)
+    assert ours.closed
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -11,6 +11,7 @@ from onward.protocol.security import (
     Principal,
     Principals,
     PrincipalsLimits,
+    join_principals,
     make_token,
     parse_password_hash,
     read_principals,
@@ -155,6 +156,28 @@ def test_the_size_and_the_entries_are_limited() -> None:
     assert faults("#" * 9, limits=PrincipalsLimits(size=8)) == [
         "p.toml:1: 9 bytes are over the limit of 8"
     ]
+
+
+def test_the_entries_of_two_files_are_joined() -> None:
+    first = read_principals(f'[[users]]\nname = "ann"\npassword = "{HASH}"\n')
+    second = read_principals('[[unix]]\nname = "backup"\nuid = 34\n')
+    joined = join_principals(first, second)
+    assert joined == Principals(users=first.users, unix=second.unix)
+    with pytest.raises(TypeError):
+        joined.users["bob"] = joined.users["ann"]  # type: ignore[index]
+    assert join_principals(Principals(), Principals()) == Principals()
+
+
+def test_two_files_do_not_have_the_same_entry() -> None:
+    entries = read_principals(WHOLE)
+    tokens = Principals(tokens=entries.tokens)
+    with pytest.raises(ValueError, match=r"^tokens: .* the same key: billing$") as caught:
+        join_principals(entries, tokens)
+    assert DIGEST not in str(caught.value)
+    for kind in ("users", "certificates", "unix"):
+        one = Principals(**{kind: getattr(entries, kind)})
+        with pytest.raises(ValueError, match=f"^{kind}: there are two entries"):
+            join_principals(one, entries)
 
 
 TOKEN = make_token(bytes(32))
