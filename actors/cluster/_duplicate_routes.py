@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol import OnwardError
@@ -16,6 +17,7 @@ from ...protocol.cluster import (
     OWNERS,
     OWNERS_ROUTE,
     PLACES_ROUTE,
+    AskLater,
     ClusterFrameError,
     DuplicateSearch,
     Earlier,
@@ -139,6 +141,12 @@ class DuplicateRoutes:
             route = OWNERS_ROUTE if owned else PLACES_ROUTE
             self._run(self._request(gateway, route, data))
 
+    def _ask_again(self, gateway: GatewayWorker, connection: object, what: AskLater) -> None:
+        """Ask a zone once more, unless it has another link: with that all is looked up anew."""
+        if connection is gateway.connection:
+            self.search.suspect(gateway.info.zone, (what.route_id,), what.times)
+            self.ask(gateway)
+
     async def _request(self, gateway: GatewayWorker, route: str, data: bytes) -> None:
         zone, connection = gateway.info.zone, gateway.connection
         try:
@@ -162,6 +170,8 @@ class DuplicateRoutes:
         for each in found:
             if isinstance(each, Earlier):
                 self._index.owned_before(each.route_id, each.since)
+            elif isinstance(each, AskLater):
+                self._later(each.after, partial(self._ask_again, gateway, connection, each))
             else:
                 at, foreign = each.place.timestamp, each.foreign
                 self._index.beaten_elsewhere(each.route_id, at, foreign=foreign)

@@ -8,7 +8,7 @@ subscription.receive(Element.parse(feed.next(now)), now, clock)  # RoundBegan, R
 ```
 """
 
-from ._duplicates import Beaten, DuplicateSearch, DuplicateSearchStatistics, Earlier
+from ._duplicates import AskLater, Beaten, DuplicateSearch, DuplicateSearchStatistics, Earlier
 from ._elements import (
     ELEMENT_HEADER_SIZE,
     LENGTH_SIZE,
@@ -132,6 +132,7 @@ __all__ = [
     "SUBSCRIPTION",
     "SUSPENDED_SERVICE",
     "UP",
+    "AskLater",
     "BatchSize",
     "Beaten",
     "CaughtUp",

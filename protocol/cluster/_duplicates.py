@@ -13,7 +13,9 @@ With rules a route id belongs to its principal. Of two routes that are known to 
 principals the one of the principal that has had the id for the shorter time is closed, and its id
 is remembered for a while, so that it is refused when that principal tries it again. That time is
 not the timestamp: an owner that connects anew, moves within its zone or resumes a session has had
-the id before.
+the id before. An owner that moves to another zone takes its time along: that zone has to ask for it
+first. So an own route that has a newer one of its owner there, with a later time, is not closed at
+once: the zone is asked again.
 """
 
 from __future__ import annotations
@@ -33,10 +35,14 @@ from ._places import (
     salted_owner,
 )
 
-__all__ = ["Beaten", "DuplicateSearch", "DuplicateSearchStatistics", "Earlier"]
+__all__ = ["AskLater", "Beaten", "DuplicateSearch", "DuplicateSearchStatistics", "Earlier"]
 
 ASK_AGAIN: Final = 1.0
 """Time after which a zone is asked again for a route id that was refused for it, in seconds."""
+
+MOST_ASKED: Final = 4
+"""Times that a zone is asked for a route that its owner has there later, a second apart. Then the
+own route is closed, and since when its owner has had it is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,24 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
+class AskLater:
+    """An own route that is not closed yet, as its owner has it in another zone since a later time.
+
+    That zone has not been told the earlier time yet. It asks for it as this broker does, and then
+    answers with it.
+
+    Attributes:
+        route_id: Its id, for `suspect`.
+        times: How often the zone was asked for it, likewise.
+        after: Time until then, in seconds.
+    """
+
+    route_id: bytes
+    times: int
+    after: float = ASK_AGAIN
+
+
+@dataclass(frozen=True, slots=True)
 class DuplicateSearchStatistics:
     """The search for routes in two zones at one moment.
 
@@ -93,13 +117,18 @@ class DuplicateSearchStatistics:
 
 
 class _Request(NamedTuple):
-    """A request under way; the salt is empty if it does not ask for owners."""
+    """A request under way.
 
-    ids: tuple[bytes, ...]
+    Attributes:
+        ids: What it asks for, and how often that was asked before.
+        salt: Its salt; empty if it does not ask for owners.
+    """
+
+    ids: dict[bytes, int]
     salt: bytes
 
 
-_NO_REQUEST: Final = _Request((), b"")
+_NO_REQUEST: Final = _Request({}, b"")
 
 
 class _Taken(NamedTuple):
@@ -137,7 +166,8 @@ class DuplicateSearch:
         limits = limits or ClusterLimits()
         self._most = limits.duplicate_ids
         self._ahead = int(limits.max_ahead * 1000)
-        self._waiting: dict[str, dict[bytes, None]] = {}
+        # By zone: the ids, and how often each was asked for without an end.
+        self._waiting: dict[str, dict[bytes, int]] = {}
         self._under_way: dict[str, _Request] = {}
         self._taken: dict[bytes, _Taken] = {}
         self._most_taken = limits.taken_ids
@@ -146,10 +176,17 @@ class DuplicateSearch:
         self._asked = self._beaten = self._dropped = self._refused = 0
         self._foreign = self._forgotten = 0
 
-    def suspect(self, zone: str, ids: Iterable[bytes]) -> None:
-        """Prepare to ask a zone for ids of own routes that it may have."""
+    def suspect(self, zone: str, ids: Iterable[bytes], times: int = 0) -> None:
+        """Prepare to ask a zone for ids of own routes that it may have.
+
+        Args:
+            zone: The zone.
+            ids: The ids.
+            times: How often it was asked for them already; see `AskLater`.
+        """
         waiting = self._waiting.setdefault(zone, {})
-        waiting.update(dict.fromkeys(ids))
+        for route_id in ids:
+            waiting[route_id] = max(times, waiting.get(route_id, 0))
         while len(waiting) > self._most:
             del waiting[next(iter(waiting))]
             self._dropped += 1
@@ -166,9 +203,7 @@ class DuplicateSearch:
         waiting = self._waiting.get(zone)
         if not waiting or zone in self._under_way:
             return None
-        ids = tuple(waiting)[:MAX_PLACES]
-        for route_id in ids:
-            del waiting[route_id]
+        ids = {route_id: waiting.pop(route_id) for route_id in tuple(waiting)[:MAX_PLACES]}
         self._under_way[zone] = _Request(ids, salt)
         self._asked += len(ids)
         return b"".join((salt, *ids))
@@ -180,7 +215,7 @@ class DuplicateSearch:
         own: Callable[[bytes], RoutePlace | None],
         clock: int,
         now: float = 0.0,
-    ) -> list[Beaten | Earlier]:
+    ) -> list[Beaten | Earlier | AskLater]:
         """Receive the answer to a request; return the own routes that it has a meaning for.
 
         Args:
@@ -195,12 +230,12 @@ class DuplicateSearch:
         """
         ids, salt = self._under_way.pop(zone, _NO_REQUEST)
         salts, answers = _read(data, len(ids), salt)
-        found: list[Beaten | Earlier] = []
-        for route_id, answer in zip(ids, answers, strict=True):
+        found: list[Beaten | Earlier | AskLater] = []
+        for (route_id, times), answer in zip(ids.items(), answers, strict=True):
             mine = own(route_id)
             if mine is None:
                 self._compare_taken(zone, route_id, answer, salts, now)
-            each = None if mine is None else _meaning(route_id, mine, answer, salts)
+            each = None if mine is None else _meaning(route_id, mine, answer, salts, times)
             if answer is None or each is None:
                 continue
             if answer.place.timestamp > clock + self._ahead:
@@ -283,7 +318,8 @@ class DuplicateSearch:
 
     def failed(self, zone: str) -> None:
         """Receive the failure of a request: its ids are asked for again."""
-        self.suspect(zone, self._under_way.pop(zone, _NO_REQUEST).ids)
+        for route_id, times in self._under_way.pop(zone, _NO_REQUEST).ids.items():
+            self.suspect(zone, (route_id,), times)
 
     def forget(self, zone: str) -> None:
         """Forget what was to be asked: with another link to the zone, its whole filter comes."""
@@ -316,8 +352,8 @@ def _read(data: bytes, count: int, salt: bytes) -> tuple[bytes, list[OwnedPlace 
 
 
 def _meaning(
-    route_id: bytes, mine: RoutePlace, answer: OwnedPlace | None, salts: bytes
-) -> Beaten | Earlier | None:
+    route_id: bytes, mine: RoutePlace, answer: OwnedPlace | None, salts: bytes, times: int
+) -> Beaten | Earlier | AskLater | None:
     """Return what an answer means for an own route; `None` if it means nothing."""
     if answer is None:
         return None
@@ -327,6 +363,9 @@ def _meaning(
     if not foreign:
         since = bounded_since(place.claim[0], mine.timestamp)
         if mine < place:
+            lacks = bounded_since(mine.claim[0], place.timestamp) < place.claim[0]
+            if known and lacks and times + 1 < MOST_ASKED:
+                return AskLater(route_id, times + 1)
             return Beaten(route_id, place)
         return Earlier(route_id, since) if known and since < mine.claim[0] else None
     # A worker of a broker there has no connection that could be closed.

@@ -10,7 +10,8 @@ resumed, given up, or its principal connects anew at any broker. When everything
 2. the owner has it once the other has left, and all that is promised of `zones` holds;
 3. then an owner keeps its route id while the other principal tries to take it: in the other zone as
    it connects anew, in both zones while its session is suspended, and in its own zone while the two
-   brokers are cut off from each other. It is known everywhere since when it has had it.
+   brokers are cut off from each other. It is known everywhere since when it has had it, also when
+   it has moved to the other zone.
 
 The rule of owners is that of `protocol.cluster`. There are two zones: of three that know of each
 other too late, each may beat another one in a circle, until one of the principals connects again.
@@ -18,7 +19,7 @@ other too late, each may beat another one in a circle, until one of the principa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -34,6 +35,7 @@ from onward.protocol.broker import (
 from onward.protocol.cluster import (
     SUSPENDED_SERVICE,
     Beaten,
+    DuplicateSearch,
     Earlier,
     PresenceAction,
     RoundBegan,
@@ -52,7 +54,7 @@ from tests.simulated.cluster_broker import Broker, Client, Connection, Peer
 from tests.simulated.cluster_network import LIFETIME
 from tests.simulated.clusters import Destination, Outcome, drive
 from tests.simulated.zone_broker import Gate, ZoneBroker
-from tests.simulated.zones import FILTER_EVERY, ZonePlan, ZoneWorld, draw_zone_plan
+from tests.simulated.zones import FILTER_EVERY, ZonePlan, ZoneWorld, draw_zone_plan, to_zones
 
 CLIENTS: Final = 12
 AGAIN: Final = 40.0
@@ -448,6 +450,7 @@ class OwnedWorld(ZoneWorld):
         self.defend_anew()
         self.defend_sessions()
         self.defend_apart()
+        self.defend_moves()
 
     # --- owners at rest -------------------------------------------------------------------------
 
@@ -564,6 +567,23 @@ class OwnedWorld(ZoneWorld):
         self.pause()
         self.verify(some)
 
+    def defend_moves(self) -> None:
+        """Have each owner connect to the broker of the other zone that its own one asks."""
+        held = self.held()
+        for owner, _, home, _ in held:
+            asked = {gate.broker_id for gate in to_zones(home) if gate.wire is not None}
+            there = [broker for broker in self.owned() if broker.id in asked]
+            # Ids are gathered for a second: by then the other zone is told of this one at once.
+            self.clock.run(self.clock.now + 1.5)
+            # The connection that it has is for the brokers to find out.
+            if there and not self.attempt(owner, there):
+                # The id was its rival's before: that is asked for now.
+                self.clock.run(self.clock.now + 1.0 + 4 * self.plan.delays[1])
+                if not self.attempt(owner, there):
+                    self.violation("an owner was refused")
+        self.pause()
+        self.verify(held)
+
     def sides(self, home: OwnedBroker) -> tuple[list[OwnedBroker], list[OwnedBroker]]:
         """Return the brokers of the zone of one, and those of the other zone."""
         brokers = self.owned()
@@ -650,6 +670,19 @@ class EndsNoSessions(OwnedBroker):
         return False if suspended else super().ends_for(connection, place)
 
 
+class AsksOnce(DuplicateSearch):
+    """Has an own route closed at the first answer, whatever time of its owner the other one has."""
+
+    def suspect(self, zone: str, ids: Iterable[bytes], times: int = 0) -> None:
+        super().suspect(zone, ids, 1000)
+
+
+class LetsOwnersMoveWithoutTheirTime(OwnedBroker):
+    """Ends an own connection before the zone that has a newer one has asked since when."""
+
+    Search = AsksOnce
+
+
 class SpreadsNothingOfOtherZones(OwnedBroker):
     """Takes nothing over from what another zone has."""
 
@@ -668,6 +701,7 @@ BROKEN: Final[tuple[type[Broker], ...]] = (
     KeepsSessions,
     FiltersNoSessions,
     EndsNoSessions,
+    LetsOwnersMoveWithoutTheirTime,
     SpreadsNothingOfOtherZones,
 )
 """Each is one mistake in what a broker does with the owners of routes."""

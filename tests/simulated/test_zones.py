@@ -30,11 +30,17 @@ AT_ONCE = 20
 FOUND = (1570,)
 """Seeds of zones that have shown a mistake. 1570: while the link to a gateway that was lost too
 often was away, another one had its zone; then the first was used again before it had held."""
-FOUND_OF_OWNERS = (76, 77, 90056)
+FOUND_OF_OWNERS = (76, 77, 90056, 100268)
 """The same with rules. 77: a registration by a slow clock was older than the suspended session of
 its owner at another broker. 76: an owner was refused in its own zone, for what another had had.
 90056: a broker hung while its destination went to another one and gave up there; of the run it was
-never told that the destination has gone, as the lifetime of a connection tells a real one."""
+never told that the destination has gone, as the lifetime of a connection tells a real one.
+100268: an owner moved to another zone, which answered that it has the newer connection before it
+had asked since when the owner has its id: the first one was closed, and that time lost."""
+RARE: dict[type[Broker], tuple[int, ...]] = {
+    owned_zones.LetsOwnersMoveWithoutTheirTime: (158, 164, 100268)
+}
+"""Seeds that show a mistake which few runs show."""
 
 
 @pytest.mark.slow
@@ -76,7 +82,7 @@ def test_an_id_of_two_principals_stays_with_the_first_one(first: int) -> None:
 @UNMEASURED
 @pytest.mark.parametrize("kind", owned_zones.BROKEN)
 def test_a_broker_that_is_wrong_about_owners_is_caught(kind: type[Broker]) -> None:
-    assert any(owned_zones.checked_run(seed, kind)[2] for seed in range(20))
+    assert any(owned_zones.checked_run(seed, kind)[2] for seed in RARE.get(kind, range(20)))
 
 
 class ZoneMachine(ClusterMachine):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from onward.protocol.broker import Entry, RouteAdd, RouteRemove, RoutingTable, TagList, Update
 from onward.protocol.cluster import (
+    AskLater,
     Beaten,
     DuplicateSearch,
     Earlier,
@@ -71,6 +72,7 @@ class ZoneBroker(Broker):
 
     Groups: ClassVar[type[RouteGroups]] = RouteGroups
     Filter: ClassVar[type[FilterLog]] = FilterLog
+    Search: ClassVar[type[DuplicateSearch]] = DuplicateSearch
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         # Used before the time when the broker is made.
@@ -85,7 +87,7 @@ class ZoneBroker(Broker):
             self.id, instance, lambda: self.network.draw.randbytes(16), self.limits
         )
         self.zone_table = RoutingTable["Connection | None"]()
-        self.search = DuplicateSearch(self.limits)
+        self.search = self.Search(self.limits)
         # The routes of the zone that were counted: service, tags and timestamp.
         self.counted: dict[bytes, tuple[str, TagList, int, bytes]] = {}
         self._zone_at = -inf
@@ -341,9 +343,17 @@ class ZoneBroker(Broker):
         for each in self.search.answered(peer.zone, data, self._own_place, self.clock(), now):
             if isinstance(each, Earlier):
                 self.owned_before(each)
+            elif isinstance(each, AskLater):
+                self.network.clock.at(now + each.after, self._ask_again, peer, peer.wire, each)
             else:
                 self.network.counts["replaced in another zone"] += 1
                 self.end_beaten(each)
+
+    def _ask_again(self, gate: Gate, wire: Wire | None, what: AskLater) -> None:
+        """Ask a zone once more, unless it has another link: with that all is looked up anew."""
+        if gate.wire is wire and wire is not None and self.alive:
+            self.search.suspect(gate.zone, (what.route_id,), what.times)
+            self.poke()
 
     def owned_before(self, earlier: Earlier) -> None:
         """Know that an owner has had its route id in another zone before."""

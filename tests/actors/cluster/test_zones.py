@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -11,10 +12,11 @@ import pytest
 from onward.actors import Worker
 from onward.actors.broker._tally import RequestTally
 from onward.actors.cluster import ClusterOptions
+from onward.actors.cluster._duplicate_routes import DuplicateRoutes
 from onward.actors.monitoring._cluster_metrics import cluster_metrics
 from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, OnwardError
-from onward.protocol.cluster import ClusterLimits, RouteGroupsStatistics
+from onward.protocol.cluster import ClusterLimits, DuplicateSearch, RouteGroupsStatistics
 from onward.protocol.security import NotAllowed, Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
 from tests.support.peer_links import MemoryLink
@@ -437,6 +439,24 @@ async def test_an_id_that_is_taken_is_refused_for_as_long_as_it_is() -> None:
         assert (made["a1"].evicted, made["b1"].evicted) == ([], [REFUSED])
 
 
+def duplicates(site: Site) -> DuplicateRoutes:
+    """Return the search of a broker for its own routes in other zones."""
+    found = site.cluster._duplicates
+    assert found is not None
+    return found
+
+
+def is_asked_by(
+    site: Site, ask: Callable[[DuplicateSearch, str, bytes], bytes | None]
+) -> Callable[[DuplicateSearch, str, bytes], bytes | None]:
+    """Return how all brokers ask other zones if only one of them does."""
+
+    def next_of(search: DuplicateSearch, zone: str, salt: bytes = b"") -> bytes | None:
+        return ask(search, zone, salt) if search is duplicates(site).search else None
+
+    return next_of
+
+
 def far_from(made: dict[str, Site], name: str) -> tuple[Site, Site]:
     """Return the brokers of zone a: one that a broker has no link with, and its gateway."""
     gateway = made[name].cluster.membership.gateway("a")
@@ -530,6 +550,37 @@ async def test_an_owner_that_moves_to_another_zone_is_the_earlier_one_in_a_third
         c.network.heal()
         await asyncio.sleep(100)
         assert (home.evicted, made["b1"].evicted, made["c1"].evicted) == ([REPLACED], [], [REFUSED])
+
+
+@pytest.mark.parametrize("asks", ["late", "never", "after a cut"])
+async def test_an_owner_that_moves_is_waited_for_by_the_zone_that_it_leaves(
+    monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    """Until the other zone has asked since when the owner has its id, and not for long."""
+    async with clusters() as c:
+        made = await joined(c, "a1 b1")
+        take_rules(made, "a1 b1")
+        (there,) = made["b1"].cluster.links.gateways.values()
+        await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        (first,) = made["a1"].broker.index.own_entries()
+        with monkeypatch.context() as patch:
+            patch.setattr(DuplicateSearch, "next", is_asked_by(made["a1"], DuplicateSearch.next))
+            await made["b1"].connect("orders", UUID(int=1), ANN)
+            await asyncio.sleep(2.5)
+            assert made["a1"].evicted == []
+            if asks == "never":
+                await asyncio.sleep(5)
+            elif asks == "after a cut":
+                part(c, made)
+                await asyncio.sleep(10)
+        c.network.heal()
+        duplicates(made["b1"]).ask(there)
+        await asyncio.sleep(2 if asks == "late" else 40)
+        assert (made["a1"].evicted, made["b1"].evicted) == ([REPLACED], [])
+        place = made["b1"].cluster.place_of(first.route_id)
+        assert place is not None
+        assert (place.claim[0] == first.timestamp) == (asks != "never")
 
 
 async def test_a_suspended_session_ends_for_an_earlier_owner() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from onward.protocol.broker import MAX_OWNED, NO_OWNER, owner_text
 from onward.protocol.cluster import (
     MAX_PLACES,
+    AskLater,
     Beaten,
     ClusterFrameError,
     ClusterLimits,
@@ -122,11 +123,14 @@ def asked(
     now: float = 0.0,
     number: int = 1,
 ) -> list[Beaten]:
-    """Ask another zone for the owner of one route; return what is beaten."""
-    return [each for each in met(search, own, there, now=now, number=number) if is_beaten(each)]
+    """Ask another zone for the owner of one route, to the end; return what is beaten."""
+    found = met(search, own, there, now=now, number=number)
+    while found and isinstance(found[0], AskLater):
+        found = met(search, own, there, now=now, number=number, times=found[0].times)
+    return [each for each in found if is_beaten(each)]
 
 
-def is_beaten(found: Beaten | Earlier) -> TypeGuard[Beaten]:
+def is_beaten(found: Beaten | Earlier | AskLater) -> TypeGuard[Beaten]:
     return isinstance(found, Beaten)
 
 
@@ -137,9 +141,10 @@ def met(
     *,
     now: float = 0.0,
     number: int = 1,
-) -> list[Beaten | Earlier]:
+    times: int = 0,
+) -> list[Beaten | Earlier | AskLater]:
     """Ask another zone for the owner of one route; return what that means."""
-    search.suspect("b", [route_id(number)])
+    search.suspect("b", [route_id(number)], times)
     request = search.next("b", SALT) or b""
     answer = answer_owned_places(request, {route_id(number): there}.get, OTHER_SALT)
     return search.answered("b", answer, {route_id(number): own}.get, CLOCK, now)
@@ -272,6 +277,45 @@ def test_the_owner_itself_moves() -> None:
     assert asked(search, mine, later) == [Beaten(route_id(1), later)]
     assert not search.is_taken(route_id(1), ANN, 0.0)
     assert search.statistics().foreign == 0
+
+
+def test_an_owner_that_moves_away_takes_its_time_along() -> None:
+    """Its route is closed when the other zone has that time, or does not ask for it in a while."""
+    search = DuplicateSearch()
+    mine = RoutePlace(CLOCK, HOME, ANN, since=CLOCK - 90)
+    new, told = (RoutePlace(CLOCK + 5, OTHER, ANN, since=each) for each in (0, CLOCK - 90))
+    found = met(search, mine, new)
+    assert found == [AskLater(route_id(1), 1, 1.0)]
+    assert met(search, mine, told, times=1) == [Beaten(route_id(1), told)]
+    assert [met(search, mine, new, times=n) for n in (1, 2)] == [
+        [AskLater(route_id(1), n, 1.0)] for n in (2, 3)
+    ]
+    assert met(search, mine, new, times=3) == [Beaten(route_id(1), new)]
+    assert met(search, mine, None, times=1) == []
+    assert (search.statistics().beaten, search.statistics().asked) == (2, 6)
+    # A time is not taken along further than it may reach, and another zone may tell none.
+    old = RoutePlace(CLOCK, HOME, ANN, since=1)
+    far = RoutePlace(CLOCK + 5, OTHER, ANN, since=CLOCK + 5 - MAX_OWNED * 1000)
+    assert met(search, old, far) == [Beaten(route_id(1), far)]
+    assert met(search, mine, THERE) == [Beaten(route_id(1), THERE)]
+    # A timestamp too far ahead ends no connection, now or later.
+    assert met(search, mine, RoutePlace(CLOCK + 3_600_001, OTHER, ANN)) == []
+
+
+def test_how_often_an_id_was_asked_for_is_not_forgotten() -> None:
+    search = DuplicateSearch()
+    search.suspect("b", [route_id(1)], 3)
+    search.suspect("b", [route_id(1), route_id(2)])
+    assert search.next("b", SALT)
+    search.failed("b")
+    request = search.next("b", SALT) or b""
+    new = RoutePlace(CLOCK + 5, OTHER, ANN)
+    mine = RoutePlace(CLOCK, HOME, ANN)
+    answer = answer_owned_places(request, lambda _: new, OTHER_SALT)
+    assert search.answered("b", answer, lambda _: mine, CLOCK) == [
+        Beaten(route_id(1), new),
+        AskLater(route_id(2), 1),
+    ]
 
 
 def test_a_worker_of_a_broker_with_a_time_too_far_ahead_ends_no_connection() -> None:
