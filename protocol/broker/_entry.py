@@ -14,7 +14,7 @@ from .._closed import close_class
 from ._ids import format_id
 from ._index import TagIndex
 from ._keys import WellKnownKey
-from ._places import PartedTags, TagPlaces
+from ._places import TagPlaces
 from ._postings import HOME_KEY
 from ._route_add import RouteText
 from ._tags import OWN_ID, OWN_KEY, Tag, TagList, normal_form
@@ -206,8 +206,8 @@ class Entry(Generic[Target]):
         raise NotImplementedError
 
     @property
-    def parted(self) -> PartedTags | None:
-        """The entry itself, if its kind has a part of its tags only; `None` if it has them all."""
+    def rest(self) -> TagPlaces | None:
+        """The tags that are not those of its kind; `None` if those are all."""
         return None
 
     @property
@@ -253,26 +253,23 @@ class Expected:
         kind: What it has in common with others.
         timestamp: Time of the registration, in milliseconds since the Unix epoch.
         weight: Its share of the requests where a method goes by weight.
-        number: Its dense number, which it keeps when it comes.
     """
 
-    __slots__ = ("broker_id", "kind", "number", "route_id", "timestamp", "weight")
+    __slots__ = ("broker_id", "kind", "route_id", "timestamp", "weight")
 
     def __init__(
-        self,
-        route_id: bytes,
-        broker_id: bytes,
-        kind: RouteKind,
-        timestamp: int,
-        weight: float,
-        number: int,
+        self, route_id: bytes, broker_id: bytes, kind: RouteKind, timestamp: int, weight: float
     ) -> None:
         self.route_id: Final = route_id
         self.broker_id: Final = broker_id
         self.kind: Final = kind
         self.timestamp: Final = timestamp
         self.weight: Final = weight
-        self.number: Final = number
+
+    @property
+    def rest(self) -> TagPlaces | None:
+        """As of an entry."""
+        return None
 
     @property
     def service_name(self) -> str:

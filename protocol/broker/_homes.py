@@ -16,9 +16,8 @@ from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, Matches
-from ._entry import Entry, RouteKind, Update, home_tag
+from ._entry import Entry, Expected, Update, home_tag
 from ._index import TagIndex
-from ._places import PartedTags
 from ._query import Query
 from ._tags import Tag
 
@@ -92,8 +91,8 @@ class HomeEntries(Generic[Target]):
             max_cached_queries=max_cached_queries, max_cached_matches=max_cached_matches
         )
         self.ids: Final = self._index.ids
-        # By number.
-        self._entries: list[Entry[Target] | None] = []
+        # By number, the expected routes included.
+        self._entries: list[Entry[Target] | Expected | None] = self._index.routes
         self._routes = 0
         self._homes: dict[bytes, Home] = {}
         # By route id, the entries that another one hides; nearly always there is none.
@@ -102,7 +101,8 @@ class HomeEntries(Generic[Target]):
     def get(self, route_id: bytes) -> Entry[Target] | None:
         """Return a route's entry; `None` if the table has none."""
         number = self.ids.get(route_id)
-        return None if number is None else self._entries[number]
+        found = None if number is None else self._entries[number]
+        return None if isinstance(found, Expected) else found
 
     # --- for the table --------------------------------------------------------------------------
 
@@ -111,28 +111,13 @@ class HomeEntries(Generic[Target]):
         return home
 
     def _place(self, entry: Entry[Target], number: int) -> None:
-        """Add an entry of a route that the table does not have; its number is in the index."""
+        """Count an entry of a route that the table did not have, and which is in the index."""
         home = self._homes[entry.kind.broker_id]
         if home.suspended:
             self._index.hide(number)
         entry.number = number
-        self._entries[number] = entry
         self._routes += 1
         home.routes += 1
-
-    def _add_to_index(
-        self, kind: RouteKind, route_id: bytes, parted: PartedTags | None = None
-    ) -> int:
-        """Index a new route, and return its number, for which there is a place then."""
-        index = self._index
-        if parted is None:
-            number = index.add_shared(kind, route_id)
-        else:
-            number = index.add_parted(parted, route_id)
-        missing = number + 1 - len(self._entries)
-        if missing > 0:
-            self._entries.extend([None] * missing)
-        return number
 
     def _replace(self, old: Entry[Target], new: Entry[Target]) -> None:
         """Put an entry into the place of another one."""
@@ -140,8 +125,7 @@ class HomeEntries(Generic[Target]):
         old.number = -1
         before, after = self._homes[old.kind.broker_id], self._homes[new.kind.broker_id]
         new.number = number
-        self._entries[number] = new
-        self._index.replace_known(number, new.parted or new.kind.tags)
+        self._index.replace_route(number, new)
         before.routes -= 1
         after.routes += 1
         if before.suspended and not after.suspended:
@@ -226,7 +210,6 @@ class HomeEntries(Generic[Target]):
         others = self._hidden.get(route_id)
         if others is None:
             self._index.remove(number)
-            self._entries[number] = None
             entry.number = -1
             self._routes -= 1
             home.routes -= 1
@@ -303,7 +286,7 @@ class HomeEntries(Generic[Target]):
     ) -> list[Update[Target]]:
         """Remove entries by their numbers, and hidden ones by their ids."""
         there = (self._entries[number] for number in numbers)
-        entries = list(islice((entry for entry in there if entry is not None), limit))
+        entries = list(islice((entry for entry in there if isinstance(entry, Entry)), limit))
         hidden = (each for route_id in ids for each in self._hidden[route_id])
         own = (each for each in hidden if each.kind.broker_id == broker_id)
         entries.extend(islice(own, limit - len(entries)))
@@ -319,7 +302,7 @@ class HomeEntries(Generic[Target]):
             return []
         entries = self._entries
         found = [entries[number] for number in self._index.numbers_of(home.tag)]
-        return [entry for entry in found if entry is not None]
+        return [entry for entry in found if isinstance(entry, Entry)]
 
     def count_of(self, broker_id: bytes) -> int:
         """Return how many routes a home broker has, suspended or not, without hidden entries."""

@@ -19,9 +19,9 @@ from pyroaring import BitMap
 
 from ._answers import MAX_CACHED_MATCHES, MAX_CACHED_QUERIES, CachedAnswer, KeptAnswers, Matches
 from ._keys import WellKnownKey
-from ._places import ADDED_ONCE, NEVER_ADDED, PartedTags, TagPlaces
+from ._places import IndexedRoute, TagPlaces, tags_of
 from ._postings import HOME_KEY, Posting, Postings
-from ._tags import OWN_ID, Tag, TagList, normal_form
+from ._tags import Tag, TagList, normal_form
 
 if TYPE_CHECKING:
     from ._query import Query
@@ -66,6 +66,17 @@ class TagIndexStatistics:
     hidden: int = 0
 
 
+class _Bare:
+    """A route that has nothing but its tags."""
+
+    __slots__ = ("kind", "rest", "route_id")
+
+    def __init__(self, tags: TagList, route_id: bytes) -> None:
+        self.kind: Final = TagPlaces(tags)
+        self.rest: Final = None
+        self.route_id: Final = route_id
+
+
 class TagIndex(Postings):
     """Routes by their tags.
 
@@ -95,53 +106,61 @@ class TagIndex(Postings):
 
     # --- routes -----------------------------------------------------------------------------
 
-    def add(self, tags: Iterable[Tag]) -> int:
+    def add(self, tags: Iterable[Tag], route_id: bytes = b"") -> int:
         """Index a route and return its number.
 
         Args:
             tags: Any tags; their normal form is indexed.
+            route_id: See `IndexedRoute`.
         """
-        return self.add_known(self.known(normal_form(tags)))
+        return self.add_route(_Bare(self.known(normal_form(tags)), route_id))
 
-    def add_known(self, tags: TagList, route_id: bytes = b"") -> int:
+    def add_route(self, route: IndexedRoute) -> int:
         """Index a route and return its number.
 
         Args:
-            tags: Tags as `known` returns them, which are kept as they are.
-            route_id: What `OWN_ID` stands for, 16 bytes; no other route has it. Empty: the route
-                has no id, and `OWN_ID` is not among the tags.
+            route: The route, which is kept as it is. Its tags are as `known` returns them.
         """
-        number = self._take_number(tags)
-        self._names[number] = route_id
+        kind, rest, route_id = route.kind, route.rest, route.route_id
+        dropped = self.dropped
+        self._routes += 1
+        if (kind.dropped != dropped and not self._find_places(kind, whole=rest is None)) or (
+            rest is not None
+            and rest.dropped != dropped
+            and not self._find_places(rest, whole=False)
+        ):
+            return self._add_first(route)
+        # Each of its tags has a posting; this is the usual way in a table with many routes.
+        service = kind.service
+        if service is not None and not service.free and service.next < service.end:
+            number = service.next
+            service.next = number + 1
+        else:
+            number = self._take_number(service)
+        self.routes[number] = route
+        self.ids[route_id] = number
+        for posting in kind.postings:
+            posting.numbers.add(number)
+            posting.size += 1
+        if rest is not None:
+            for posting in rest.postings:
+                posting.numbers.add(number)
+                posting.size += 1
+        self._named += 1
+        if self._watched:
+            self._kept.changed(self._carried(number))
+        return number
+
+    def _add_first(self, route: IndexedRoute) -> int:
+        """Index a route with tags of which some have no posting yet."""
+        tags, route_id = tags_of(route), route.route_id
+        number = self._take_number(self._service_of(tags))
+        self.routes[number] = route
         if route_id:
             self.ids[route_id] = number
-        self._link(number, tags)
-        self._routes += 1
-        return number
-
-    def add_shared(self, places: TagPlaces, route_id: bytes) -> int:
-        """Index a route with tags that others have as well; see `add_known`."""
-        if places.dropped == self.dropped:
-            self._routes += 1
-            return self._link_again(places, route_id)
-        number = self.add_known(places.tags, route_id)
-        if places.dropped == NEVER_ADDED:
-            places.dropped = ADDED_ONCE  # it may be the only one
-        elif OWN_ID in places.tags:
-            self._find_places(places)
-        return number
-
-    def add_parted(self, route: PartedTags, route_id: bytes) -> int:
-        """Index a route with tags in two parts; see `add_known`."""
-        kind, rest = route.kind, route.rest
-        if kind.dropped == self.dropped == rest.dropped:
-            self._routes += 1
-            return self._link_again(kind, route_id, route)
-        number = self.add_known((*kind.tags, *rest.tags), route_id)
-        self._tags[number] = route
-        for part in (kind, rest):
-            if part.dropped != self.dropped:
-                self._find_places(part)
+        self._link(number, tags, route_id)
+        if self._watched:
+            self._kept.changed(self._carried(number))
         return number
 
     def replace(self, number: int, tags: Iterable[Tag]) -> None:
@@ -150,21 +169,22 @@ class TagIndex(Postings):
         Raises:
             KeyError: There is no such route.
         """
-        self.replace_known(number, self.known(normal_form(tags)))
+        route_id = self._route_at(number).route_id
+        self.replace_route(number, _Bare(self.known(normal_form(tags)), route_id))
 
-    def replace_known(self, number: int, tags: TagList | PartedTags) -> None:
-        """Give a route other tags, as `known` returns them; its id stays.
+    def replace_route(self, number: int, route: IndexedRoute) -> None:
+        """Put a route with the same id into the place of another one.
 
         Raises:
             KeyError: There is no such route.
         """
-        whole = tags if isinstance(tags, tuple) else (*tags.kind.tags, *tags.rest.tags)
-        if self._indexed(number) == whole:
-            self._kept.changed(self._carried(number))
-        else:
+        tags = tags_of(route)
+        if self._indexed(number) != tags:
             self._unlink(number)
-            self._link(number, whole)
-        self._tags[number] = tags
+            self._link(number, tags, route.route_id)
+        self.routes[number] = route
+        if self._watched:
+            self._kept.changed(self._carried(number))
 
     def remove(self, number: int) -> None:
         """Remove a route; its number will be used again.
@@ -172,14 +192,14 @@ class TagIndex(Postings):
         Raises:
             KeyError: There is no such route.
         """
-        tags = self._indexed(number)
+        route = self._route_at(number)
         self._unlink(number)
         self._hidden.discard(number)
-        if self._names[number]:
-            del self.ids[self._names[number]]
-        self._tags[number], self._names[number] = None, b""
+        if route.route_id:
+            del self.ids[route.route_id]
+        self.routes[number] = None
         self._routes -= 1
-        service = self._service_of(tags)
+        service = self._service_of(tags_of(route))
         if service is None or service.spare >= service.size:
             self._free.append(number)
         elif service.free is None:
@@ -189,7 +209,7 @@ class TagIndex(Postings):
 
     def came(self, number: int) -> None:
         """Make a route the last one of `ids`."""
-        route_id = self._names[number]
+        route_id = self._route_at(number).route_id
         del self.ids[route_id]
         self.ids[route_id] = number
 
@@ -355,7 +375,7 @@ class TagIndex(Postings):
         return TagIndexStatistics(
             routes=len(self),
             tags=len(self._postings) - self._homes + self._named,
-            numbers=len(self._tags),
+            numbers=len(self.routes),
             cached_queries=len(self.answers),
             cached_matches=self._kept.matches,
             computed=self._computed,

@@ -14,12 +14,11 @@ from ._tags import TagList
 if TYPE_CHECKING:
     from ._postings import Posting
 
-__all__ = ["ADDED_ONCE", "NEVER_ADDED", "PartedTags", "TagPlaces"]
+__all__ = ["NOT_FOUND", "IndexedRoute", "TagPlaces", "tags_of"]
 
-NEVER_ADDED: Final = -1
-"""In place of `Postings.dropped`: no route has these tags yet."""
-ADDED_ONCE: Final = -2
-"""Likewise: one route has had them, and the postings are looked up with the second."""
+NOT_FOUND: Final = -1
+"""In place of `Postings.dropped`: the postings have not been looked up, or there is not one of each
+tag."""
 
 
 class TagPlaces:
@@ -33,7 +32,7 @@ class TagPlaces:
         postings: Their postings, while each of them has one.
         service: That of the service.
         dropped: `Postings.dropped` as it was then: they are the right ones as long as it is that.
-            Before, one of `NEVER_ADDED` and `ADDED_ONCE`.
+            Before, `NOT_FOUND`.
     """
 
     __slots__ = ("dropped", "postings", "service", "tags")
@@ -42,25 +41,39 @@ class TagPlaces:
         self.tags: Final = tags
         self.postings: tuple[Posting, ...] = ()
         self.service: Posting | None = None
-        self.dropped = NEVER_ADDED
+        self.dropped = NOT_FOUND
 
 
-class PartedTags(Protocol):
-    """A route with tags in two parts, of which each is also that of other routes.
+class IndexedRoute(Protocol):
+    """A route in the index, which keeps nothing of it beside.
 
-    It is kept in place of the list of its tags, so that a route with a combination of tags that no
-    other has needs no list of its own.
+    Its tags may be in two parts, of which each is also that of other routes: then a route with a
+    combination of tags that no other has needs no list of its own.
     """
 
     @property
-    def kind(self) -> TagPlaces:
-        """The first part."""
+    def route_id(self) -> bytes:
+        """What `OWN_ID` stands for, 16 bytes; no other route has it.
+
+        Empty: the route has no id, and `OWN_ID` is not among its tags.
+        """
         ...
 
     @property
-    def rest(self) -> TagPlaces:
-        """The other part, which ends with `OWN_ID`."""
+    def kind(self) -> TagPlaces:
+        """Its tags, or the first part of them."""
         ...
+
+    @property
+    def rest(self) -> TagPlaces | None:
+        """The other part, which ends with `OWN_ID`; `None` without one."""
+        ...
+
+
+def tags_of(route: IndexedRoute) -> TagList:
+    """Return the tags of a route, with `OWN_ID` for its own."""
+    rest = route.rest
+    return route.kind.tags if rest is None else (*route.kind.tags, *rest.tags)
 
 
 close_class(TagPlaces)

@@ -16,7 +16,7 @@ In a list of tags `OWN_ID` stands for it, so that routes with equal tags share o
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pyroaring import BitMap
 
@@ -24,7 +24,7 @@ from .._errors import AddressError
 from ._answers import KeptAnswers, Matches
 from ._ids import format_id, parse_id
 from ._keys import WellKnownKey
-from ._places import PartedTags, TagPlaces
+from ._places import IndexedRoute, TagPlaces, tags_of
 from ._tags import OWN_KEY, Tag, TagList
 
 __all__ = ["HOME_KEY", "Posting", "Postings"]
@@ -73,6 +73,8 @@ class Postings:
 
     Attributes:
         ids: The numbers of the routes that were added with an id, for reading only.
+        routes: The routes by number, as they were added, `None` where there is none; for reading
+            only.
         dropped: How many postings have been dropped as no route was left.
 
     Args:
@@ -84,8 +86,7 @@ class Postings:
         self._watched = kept.watched
         self._postings: dict[Tag, int | Posting] = {}
         self.ids: Final[dict[bytes, int]] = {}
-        self._tags: list[TagList | PartedTags | None] = []
-        self._names: list[bytes] = []  # by number; empty without an id
+        self.routes: Final[list[Any]] = []
         self._named = 0  # routes with `OWN_ID`
         self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
         self._homes = 0  # postings of home brokers
@@ -132,10 +133,18 @@ class Postings:
         Raises:
             KeyError: There is no such route.
         """
-        tags = self._tags[number] if 0 <= number < len(self._tags) else None
-        if tags is None:
+        return tags_of(self._route_at(number))
+
+    def _route_at(self, number: int) -> IndexedRoute:
+        """Return a route as it was added.
+
+        Raises:
+            KeyError: There is no such route.
+        """
+        route: IndexedRoute | None = self.routes[number] if 0 <= number < len(self.routes) else None
+        if route is None:
             raise KeyError(number)
-        return tags if isinstance(tags, tuple) else (*tags.kind.tags, *tags.rest.tags)
+        return route
 
     def _carried(self, number: int) -> TagList:
         """Return all tags by which a route is found.
@@ -143,7 +152,8 @@ class Postings:
         Raises:
             KeyError: There is no such route.
         """
-        tags, route_id = self._indexed(number), self._names[number]
+        route = self._route_at(number)
+        tags, route_id = tags_of(route), route.route_id
         if not route_id:
             return tags
         own = (_ROUTE_ID, format_id(route_id))
@@ -157,9 +167,8 @@ class Postings:
                 return None if isinstance(posting, int) else posting
         return None
 
-    def _take_number(self, tags: TagList) -> int:
+    def _take_number(self, service: Posting | None) -> int:
         """Return a number for a new route: close to those of its service, if one is free there."""
-        service = self._service_of(tags)
         if service is not None:
             if service.free:
                 return service.free.pop()
@@ -168,59 +177,45 @@ class Postings:
                 return service.next - 1
         if self._free:
             return self._free.pop()
-        first = len(self._tags)
+        first = len(self.routes)
         end = first + 1
         if service is not None:
             end = first + max(1, min(service.size // 2, _MAX_BLOCK))
             service.next, service.end = first + 1, end
-        self._tags.extend([None] * (end - first))
-        self._names.extend([b""] * (end - first))
+        self.routes.extend([None] * (end - first))
         return first
 
-    def _link_again(
-        self, places: TagPlaces, route_id: bytes, parted: PartedTags | None = None
-    ) -> int:
-        """Link a new route with tags that others have; return its number.
+    def _find_places(self, places: TagPlaces, *, whole: bool) -> bool:
+        """Look the postings of shared tags up; return whether each tag has one by now.
 
         Args:
-            places: The postings of its tags.
-            route_id: Its id.
-            parted: The route, if its tags are in two parts; then `places` is the first.
+            places: The tags, and the place of what is found.
+            whole: Whether they are all tags of a route: then `OWN_ID` has to be among them.
         """
-        service = places.service
-        if service is not None and not service.free and service.next < service.end:
-            number = service.next
-            service.next = number + 1
-        else:
-            number = self._take_number(places.tags)
-        self._names[number] = route_id
-        self.ids[route_id] = number
-        for posting in places.postings:
-            posting.numbers.add(number)
-            posting.size += 1
-        if parted is None:
-            self._tags[number] = places.tags
-        else:
-            for posting in parted.rest.postings:
-                posting.numbers.add(number)
-                posting.size += 1
-            self._tags[number] = parted
-        self._named += 1
-        if self._watched:
-            self._kept.changed(self._carried(number))
-        return number
+        get = self._postings.get
+        found: list[Posting] = []
+        service: Posting | None = None
+        for tag in places.tags:
+            key = tag[0]
+            if key == OWN_KEY:
+                whole = False
+                continue
+            posting = get(tag)
+            if not isinstance(posting, Posting):
+                return False
+            found.append(posting)
+            if key == _SERVICE and service is None:
+                service = posting
+        if whole:
+            return False
+        places.postings, places.service = tuple(found), service
+        places.dropped = self.dropped
+        return True
 
-    def _find_places(self, places: TagPlaces) -> None:
-        """Look the postings of shared tags up, if each tag has one by now."""
-        found = [self._postings.get(tag) for tag in places.tags if tag[0] != OWN_KEY]
-        postings = tuple(each for each in found if isinstance(each, Posting))
-        if len(postings) == len(found):
-            places.postings, places.dropped = postings, self.dropped
-            places.service = self._service_of(places.tags)
-
-    def _link(self, number: int, tags: TagList) -> None:
+    def _link(self, number: int, tags: TagList, route_id: bytes) -> None:
+        """Add a number to the postings of tags, and make those that there are not."""
         postings = self._postings
-        unnamed = bool(self._names[number])
+        unnamed = bool(route_id)
         for tag in tags:
             posting = postings.get(tag)
             if isinstance(posting, Posting):
@@ -234,11 +229,8 @@ class Postings:
                 self._homes += tag[0] == HOME_KEY
             else:
                 postings[tag] = Posting(tag, posting, number)
-        self._tags[number] = tags
         if unnamed:
             self._unnamed.add(number)
-        if self._watched:
-            self._kept.changed(self._carried(number))
 
     def _unlink(self, number: int) -> None:
         postings = self._postings

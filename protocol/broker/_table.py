@@ -196,7 +196,7 @@ class RoutingTable(HomeEntries[Target]):
         if kind.broker_id not in self._homes:
             self._new_home(kind.broker_id)
         self._applied += 1
-        self._place(entry, self._add_to_index(kind, route_id, entry.parted))
+        self._place(entry, self._index.add_route(entry))
         return True
 
     def put(self, entry: Entry[Target], *, now: int) -> Update[Target]:
@@ -243,13 +243,12 @@ class RoutingTable(HomeEntries[Target]):
 
     def _number_for(self, entry: Entry[Target]) -> int:
         """Return the number of a new route, which is in the index from then on."""
-        index, route_id, tags = self._index, entry.route_id, entry.parted or entry.kind.tags
+        index, route_id = self._index, entry.route_id
         expected = self._pop_expected(route_id) if self._expected or self._lasting else None
         if expected is None:
-            return self._add_to_index(entry.kind, route_id, entry.parted)
-        number = expected.number
-        if tags != expected.kind.tags:
-            index.replace_known(number, tags)
+            return index.add_route(entry)
+        number = self.ids[route_id]
+        index.replace_route(number, entry)
         index.reveal(number)
         index.came(number)
         return number
@@ -328,11 +327,9 @@ class RoutingTable(HomeEntries[Target]):
         if route_id in self.ids:
             return False
         kind = self._kinds.of(home or route.broker_id, route.service, route.tags, route_id)
-        number = self._add_to_index(kind, route_id)
-        self._index.hide(number)
-        (self._lasting if lasting else self._expected)[route_id] = Expected(
-            route_id, route.broker_id, kind, route.timestamp, route.weight, number
-        )
+        expected = Expected(route_id, route.broker_id, kind, route.timestamp, route.weight)
+        self._index.hide(self._index.add_route(expected))
+        (self._lasting if lasting else self._expected)[route_id] = expected
         return True
 
     def expects(self, query: Query) -> bool:
@@ -364,7 +361,7 @@ class RoutingTable(HomeEntries[Target]):
         forgotten = list(islice(self._expected.values(), limit))
         for each in forgotten:
             del self._expected[each.route_id]
-            self._index.remove(each.number)
+            self._index.remove(self.ids[each.route_id])
         return len(forgotten)
 
     def forget(self, route_id: bytes) -> bool:
@@ -372,7 +369,7 @@ class RoutingTable(HomeEntries[Target]):
         expected = self._pop_expected(route_id)
         if expected is None:
             return False
-        self._index.remove(expected.number)
+        self._index.remove(self.ids[route_id])
         return True
 
     def _pop_expected(self, route_id: bytes) -> Expected | None:
@@ -487,14 +484,14 @@ class RoutingTable(HomeEntries[Target]):
                 in their order, round and round.
         """
         matches = self._index.resolve(query)
-        return self._entries[matches[turn % len(matches)]] if matches else None
+        return self._entries[matches[turn % len(matches)]] if matches else None  # type: ignore[return-value]
 
     def __contains__(self, route_id: bytes) -> bool:
         return self.get(route_id) is not None
 
     def __iter__(self) -> Iterator[Entry[Target]]:
         found = map(self._entries.__getitem__, self.ids.values())
-        return (entry for entry in found if entry is not None)
+        return (entry for entry in found if isinstance(entry, Entry))
 
     def __len__(self) -> int:
         return self._routes

@@ -36,17 +36,15 @@ class GroupRoute(RemoteRoute):
 
     __slots__ = ("count", "rest")
 
+    # The member descriptor of the slot takes the place of the property.
+    rest: TagPlaces
+
     def __init__(
         self, number: bytes, kind: RouteKind, rest: TagPlaces, timestamp: int, count: int
     ) -> None:
         super().__init__(number, kind, timestamp)
-        self.rest: Final = rest
+        self.rest = rest  # pyright: ignore[reportIncompatibleMethodOverride]
         self.count: Final = count
-
-    @property
-    def parted(self) -> GroupRoute:
-        """The group itself: the tags of its kind are not all."""
-        return self
 
     @property
     def common(self) -> TagList:

@@ -133,7 +133,7 @@ def test_all_routes_of_a_tag_are_hidden_at_once() -> None:
 def test_the_own_id_of_a_route_is_one_of_its_tags(own: Tag) -> None:
     index = TagIndex()
     route_id = bytes(16)
-    number = index.add_known((own, (6, "eu"), (HOME_KEY, "x")), route_id)
+    number = index.add((own, (6, "eu"), (HOME_KEY, "x")), route_id)
     assert index.ids == {route_id: number}
     assert index.tags(number) == ((2, format_id(route_id)), (6, "eu"))
     assert found(index, f"route={format_id(route_id)}") == [number]
