@@ -103,13 +103,14 @@ class RouteKinds:
 
     def of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
         """Return the kind of a route by its name and tags, as `of` does."""
-        kind = self._of_texts.get((broker_id, text))
+        key = broker_id, text
+        kind = self._of_texts.get(key)
         if kind is None:
             kind = self.of(broker_id, text.service_name, text.tags, route_id)
             if text.tags and text.tags[-1][0] == OWN_KEY == kind.tags[-2][0]:
                 if len(self._of_texts) >= MAX_KINDS:
                     self._of_texts.clear()
-                self._of_texts[broker_id, text] = kind
+                self._of_texts[key] = kind
         return kind
 
     def of(self, broker_id: bytes, service_name: str, tags: TagList, route_id: bytes) -> RouteKind:
@@ -121,18 +122,19 @@ class RouteKinds:
             tags: The tags it came with; ServiceName and RouteId are added if absent.
             route_id: Its id.
         """
-        own = (_ROUTE_ID, format_id(route_id))
         # A broker adds the RouteId behind all others.
-        if tags and (tags[-1][0] == OWN_KEY or tags[-1] == own):
-            tags = (*tags[:-1], OWN_ID)
-        elif not any(tag[0] == _ROUTE_ID for tag in tags):
-            # Default Tags: "Each routable destination MUST have two tags automatically added its
-            # ROUTE_ADD frame by the Broker if they are not already present."
-            tags = (*tags, OWN_ID)
+        last = tags[-1] if tags else None
+        if last is None or last[0] != OWN_KEY:
+            if last == (_ROUTE_ID, format_id(route_id)):
+                tags = (*tags[:-1], OWN_ID)
+            elif not any(tag[0] == _ROUTE_ID for tag in tags):
+                # Default Tags: "Each routable destination MUST have two tags automatically added
+                # its ROUTE_ADD frame by the Broker if they are not already present."
+                tags = (*tags, OWN_ID)
         key = broker_id, service_name, tags
         kind = self._kinds.get(key)
         if kind is None:
-            kind = RouteKind(broker_id, service_name, self._indexed(key, own))
+            kind = RouteKind(broker_id, service_name, self._indexed(key, route_id))
             # What names ids in its own way is not of a kind with others.
             if all(tag[0] != _ROUTE_ID for tag in tags):
                 if len(self._kinds) >= self._sweep_at:
@@ -142,12 +144,19 @@ class RouteKinds:
 
     def _sweep(self) -> None:
         """Forget the kinds with a tag that no route carries any more; at the limit perhaps all."""
-        carries, texts = self._index.carries, self._of_texts
-        self._kinds = {key: each for key, each in self._kinds.items() if carries(each.tags)}
-        self._of_texts = {key: each for key, each in texts.items() if carries(each.tags)}
+        # New dictionaries would need the hash of each key that stays.
+        for key in [key for key, kind in self._kinds.items() if not self._carried(kind)]:
+            del self._kinds[key]
+        for text in [text for text, kind in self._of_texts.items() if not self._carried(kind)]:
+            del self._of_texts[text]
         if self._sweep_at >= MAX_KINDS and len(self._kinds) > MAX_KINDS // 2:
             self._kinds.clear()  # not once for each further kind
         self._sweep_at = min(max(FIRST_SWEEP, 2 * len(self._kinds)), MAX_KINDS)
+
+    def _carried(self, kind: RouteKind) -> bool:
+        """Whether there is a route with each tag of a kind."""
+        index = self._index
+        return kind.dropped == index.dropped or index.carries(kind.tags)
 
     def of_service(self, broker_id: bytes, service_name: str) -> RouteKind:
         """Return a new kind with the first part of the tags of a service's routes: its name."""
@@ -165,10 +174,17 @@ class RouteKinds:
             self._rests[tags] = found
         return found
 
-    def _indexed(self, key: tuple[bytes, str, TagList], own: Tag) -> TagList:
+    def _indexed(self, key: tuple[bytes, str, TagList], route_id: bytes) -> TagList:
         broker_id, service_name, given = key
-        tags = dict.fromkeys(OWN_ID if tag == own else tag for tag in normal_form(given))
-        if all(tag[0] != _SERVICE_NAME for tag in tags):
+        tags: dict[Tag, None] = {}
+        named = False
+        for tag in normal_form(given):
+            if tag[0] == _ROUTE_ID and tag[1] == format_id(route_id):
+                tags[OWN_ID] = None
+            else:
+                named = named or tag[0] == _SERVICE_NAME
+                tags[tag] = None
+        if not named:
             # Default Tags: "These tags will be automatically added so that each tag can be routed
             # to via ServiceName or RouteId."
             last = tags.popitem()[0] if tags and next(reversed(tags)) == OWN_ID else None

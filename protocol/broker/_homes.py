@@ -93,7 +93,7 @@ class HomeEntries(Generic[Target]):
         self.ids: Final = self._index.ids
         # By number, the expected routes included.
         self._entries: list[Entry[Target] | Expected | None] = self._index.routes
-        self._routes = 0
+        self._routes: int = 0
         self._homes: dict[bytes, Home] = {}
         # By route id, the entries that another one hides; nearly always there is none.
         self._hidden: dict[bytes, list[Entry[Target]]] = {}

@@ -53,7 +53,7 @@ class IndexedRoute(Protocol):
 
     @property
     def route_id(self) -> bytes:
-        """What `OWN_ID` stands for, 16 bytes; no other route has it.
+        """Its id, for which `OWN_ID` stands, 16 bytes; no other route has it.
 
         Empty: the route has no id, and `OWN_ID` is not among its tags.
         """

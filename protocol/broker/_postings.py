@@ -87,7 +87,7 @@ class Postings:
         self._postings: dict[Tag, int | Posting] = {}
         self.ids: Final[dict[bytes, int]] = {}
         self.routes: Final[list[Any]] = []
-        self._named = 0  # routes with `OWN_ID`
+        self._named: int = 0  # routes with `OWN_ID`
         self._unnamed: set[int] = set()  # routes with an id and without `OWN_ID`
         self._homes = 0  # postings of home brokers
         self._free: list[int] = []  # of no service

@@ -35,7 +35,7 @@ from ._fields import (
     write_timestamp,
 )
 from ._ids import ID_SIZE, format_id
-from ._keys import Key, WellKnownKey
+from ._keys import EXTENSION_SPACES, Key, WellKnownKey
 from ._owner import OWNER_KEY, read_owner
 from ._tags import OWN_ID, OWN_KEY, Tag, TagList, parse_tags, serialize_tags
 
@@ -45,8 +45,8 @@ COUNT_KEY: Final = "onward.count"
 """The tag of a group that says the number of its routes, in decimal digits."""
 
 MAX_TEXTS: Final = 4096
-"""Most texts of a dialect that are remembered, and lists of tags, and tags; the least recently used
-is forgotten."""
+"""Most texts of a dialect that are remembered, and lists of tags, and tags, and their bytes;
+the least recently used is forgotten."""
 MAX_TEXT_SIZE: Final = 512
 """Bytes of a ROUTE_ADD above which its text is not remembered."""
 
@@ -57,6 +57,8 @@ _ANY_ID: Final = format_id(bytes(ID_SIZE)).encode()
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
 _ID_TEXT: Final = len(_ANY_ID)
+# What is written of the last tag before its value: the number of the key and the length.
+_OWN_RAW: Final = bytes((0x80 | _ROUTE_ID, _ID_TEXT))
 _ROUTE_AT: Final = HEADER_SIZE + ID_SIZE
 _TIME_AT: Final = _ROUTE_AT + ID_SIZE
 _TEXT_AT: Final = _TIME_AT + 8
@@ -156,17 +158,49 @@ def _read_owner(data: bytes, at: int) -> tuple[Tag, int] | None:
 def _read_tags(dialect: Dialect, data: bytes) -> TagList | None:
     """Read tags of which the last one is a RouteId without its value.
 
+    Each other one is read once, and kept by its bytes: most texts are combinations of known tags.
+
     Returns:
         The tags; `None` if that is not what they are.
     """
-    data += _ANY_ID
+    read, extended = _pairs[dialect], dialect is Dialect.SPECIFICATION
+    tags: list[Tag] = []
+    at, end = 0, len(data) - len(_OWN_RAW)
+    while at < end:
+        # As `parse_tags` does.
+        head = data[at]
+        stop = at + 1
+        if head < 0x80:
+            stop += head
+        elif extended and head & 0x7F in EXTENSION_SPACES:
+            stop += 2
+        # ROUTE_SETUP, Value Length: "If the first bit is set to 1, there are more tags."
+        if stop >= end or data[stop] < 0x80:
+            return None
+        stop += 1 + (data[stop] & 0x7F)
+        pair = read(data[at:stop])
+        if pair is None:
+            return None
+        tags.append(pair[0])
+        at = stop
+    if at != end or not data.endswith(_OWN_RAW):
+        return None
+    tags.append(OWN_ID)
+    return tuple(tags)
+
+
+def _read_pair(dialect: Dialect, data: bytes) -> TagList | None:
+    """Read a tag with others behind it.
+
+    Returns:
+        The tag, and another one; `None` if it is not well formed.
+    """
+    data += _OWN_RAW + _ANY_ID
     try:
         tags, at = parse_tags(data, 0, dialect)
     except BrokerFrameError:
         return None
-    if at != len(data) or not tags or tags[-1] != (_ROUTE_ID, _ANY_ID.decode()):
-        return None
-    return (*(_shared(*tag) for tag in tags[:-1]), OWN_ID)
+    return (_shared(*tags[0]), OWN_ID) if at == len(data) and len(tags) == 2 else None
 
 
 def _read_rest(dialect: Dialect, data: bytes) -> TagList | None:
@@ -183,6 +217,9 @@ def _shared(key: Key, value: V) -> tuple[Key, V]:
     return key, value
 
 
+_pairs: Final[dict[Dialect, Callable[[bytes], TagList | None]]] = {
+    dialect: lru_cache(MAX_TEXTS)(partial(_read_pair, dialect)) for dialect in Dialect
+}
 _rests: Final[dict[Dialect, Callable[[bytes], TagList | None]]] = {
     dialect: lru_cache(MAX_TEXTS)(partial(_read_rest, dialect)) for dialect in Dialect
 }

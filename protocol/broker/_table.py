@@ -27,7 +27,6 @@ from ._index import TagIndexStatistics
 from ._places import TagPlaces
 from ._query import Query
 from ._reader import QueryReader
-from ._route_add import RouteText
 from ._snapshot_format import SnapshotRoute
 from ._tags import Tag, TagList
 
@@ -82,6 +81,7 @@ class RoutingTable(HomeEntries[Target]):
 
     Attributes:
         queries: Reads and remembers raw queries, for `candidates` and `pick`.
+        kind_of_text: Returns what a route has in common with others; see `RouteKinds.of_text`.
         answers: The kept answers by query, for reading only. Their `candidates` and `near`, once
             made, are those of `answer`.
 
@@ -110,6 +110,7 @@ class RoutingTable(HomeEntries[Target]):
         self.queries: Final = QueryReader(max_cached_queries)
         self.answers: Final = self._index.answers
         self._kinds = RouteKinds(self._index)
+        self.kind_of_text: Final = self._kinds.of_text
         self._lifetime = tombstone_lifetime
         self._max_tombstones = max_tombstones
         self._own = self._near = near
@@ -146,10 +147,6 @@ class RoutingTable(HomeEntries[Target]):
     ) -> RouteKind:
         """Return what a route has in common with others; see `RouteKinds.of`."""
         return self._kinds.of(broker_id, service_name, tags, route_id)
-
-    def kind_of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
-        """Return what a route has in common with others; see `RouteKinds.of_text`."""
-        return self._kinds.of_text(broker_id, text, route_id)
 
     def kind_of_service(self, broker_id: bytes, service_name: str) -> RouteKind:
         """Return a new kind for entries with tags in two parts; see `RouteKinds.of_service`."""
@@ -190,13 +187,17 @@ class RoutingTable(HomeEntries[Target]):
         Returns:
             False if it does: then nothing has changed.
         """
-        route_id, kind = entry.route_id, entry.kind
+        route_id, broker_id = entry.route_id, entry.kind.broker_id
         if route_id in self.ids or (self._tombstones and route_id in self._tombstones):
             return False
-        if kind.broker_id not in self._homes:
-            self._new_home(kind.broker_id)
+        # As `_place` does, without the call: this runs for each route of a cluster.
+        home = self._homes.get(broker_id) or self._new_home(broker_id)
+        number = entry.number = self._index.add_route(entry)
+        if home.suspended:
+            self._index.hide(number)
+        home.routes += 1
+        self._routes += 1
         self._applied += 1
-        self._place(entry, self._index.add_route(entry))
         return True
 
     def put(self, entry: Entry[Target], *, now: int) -> Update[Target]:

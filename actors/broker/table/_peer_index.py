@@ -272,7 +272,11 @@ class PeerIndex(JoiningIndex):
         return self.peers.drop(peer, limit)
 
     def _remote_kind(self, peer: PeerRoutes, kind: RouteKind) -> RemoteKind:
-        weight = next((value for key, value in kind.common if key == self._weight_key), None)
+        weight: str | None = None
+        for key, value in kind.tags:
+            if key == self._weight_key:
+                weight = value
+                break
         made = RemoteKind(peer, kind, self.services.of(kind.service_name), weight_of(weight))
         if kind.shared is not None:
             made.follow(kind.shared)  # of routes that have left

@@ -129,7 +129,7 @@ class Peers:
         if shared is None or not shared.routes:
             # Its service may be counted elsewhere by now.
             shared = kind.shared = self._make_kind(peer, kind)
-        owner, since = route.owned()
+        owner, since = (None, 0) if route.owner_tag is None else route.owned()
         made = (
             RemoteRoute(route_id, kind, route.timestamp)
             if owner is None
@@ -140,8 +140,18 @@ class Peers:
             return ""
         peer.count += 1
         self.count += 1
-        self._count(peer, made, shared)
-        self._releases.begin(made)
+        # As `_count` does, without the call: this runs for each route of a cluster.
+        if not shared.routes:
+            peer.kinds[shared] = None
+        shared.routes += 1
+        if shared.service.elsewhere:
+            shared.service.elsewhere += 1
+        else:
+            self._services.joined_elsewhere(shared.service)
+        if self.follower is not None:
+            self.follower.joined(kind, route_id)
+        if self._releases.waiting:
+            self._releases.begin(made)
         return ""
 
     def _add_reserved(self, peer: PeerRoutes, route: RouteAdd) -> str:

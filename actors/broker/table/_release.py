@@ -41,6 +41,9 @@ class Releases:
         table: The routing table.
         send: Sends a message to its destination.
         later: Calls a function after a number of seconds.
+
+    Attributes:
+        waiting: The waiting messages by number, for reading only.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Releases:
         later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self._waiters = waiters
+        self.waiting: Final = waiters.waiting
         self._table = table
         self._send = send
         self._later = later
@@ -61,7 +65,7 @@ class Releases:
 
     def begin(self, entry: Entry[AnyRoute]) -> None:
         """Send the messages that wait for a destination that has just joined."""
-        if len(self._waiters) and self._more(entry):
+        if self.waiting and self._more(entry):
             self._joined[entry] = None
             self._again(PAUSE)
 

@@ -198,7 +198,7 @@ class RemoteKind:
         read: The answers until the latency was last read.
         seconds: The sum of the times of those since.
         slowest: The longest of their times.
-        times: The times of earlier answers.
+        times: The times of earlier answers; `None` if there were none.
     """
 
     __slots__ = (
@@ -226,7 +226,7 @@ class RemoteKind:
         self.service: Final = service
         self.tally: Final = service.at_peers()
         self.weight: Final = weight
-        self.times = AnswerTimes()
+        self.times: AnswerTimes | None = None
         self.routes = 0
         self.begun = 0
         self.left = 0
@@ -256,12 +256,14 @@ class RemoteKind:
 
         It is a moving average that follows slow answers at once; 0 if there has been none.
         """
-        fresh = self.answers - self.read
+        times, fresh = self.times, self.answers - self.read
         if fresh:
+            if times is None:
+                times = self.times = AnswerTimes()
             peer = self.peer
-            self.times.add(fresh, self.seconds, self.slowest, peer.clock(), peer.decay)
+            times.add(fresh, self.seconds, self.slowest, peer.clock(), peer.decay)
             self.read, self.seconds, self.slowest = self.answers, 0.0, 0.0
-        return self.times.average
+        return 0.0 if times is None else times.average
 
 
 class RemoteRoute(Entry[Any]):

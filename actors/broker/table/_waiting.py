@@ -177,7 +177,7 @@ class Waiters:
 
     def __init__(self, options: WaitingOptions) -> None:
         self._options = options
-        self._all: dict[int, Waiter] = {}
+        self.waiting: dict[int, Waiter] = {}
         self._groups: dict[Query, _Group] = {}
         self._filed: dict[Tag, dict[Query, _Group]] = {}
         # By sender, for messages with a return route.
@@ -222,7 +222,7 @@ class Waiters:
             self._without_room += 1
             return None
         self._last = number
-        self._all[number] = waiter
+        self.waiting[number] = waiter
         for share in self._shares_of(waiter, make=True):
             share.numbers[number] = None
         self._count(waiter, size)
@@ -243,7 +243,7 @@ class Waiters:
             False if there is no room for them: nothing is counted then, and the caller has to
             withdraw the message. True also if the message no longer waits.
         """
-        waiter = self._all.get(number)
+        waiter = self.waiting.get(number)
         if waiter is None:
             return True
         if not self._has_room(waiter, size):
@@ -254,7 +254,7 @@ class Waiters:
 
     def _has_place(self, waiter: Waiter) -> bool:
         """Whether one more message of its connection, source and query may wait."""
-        free = self._options.max_messages - len(self._all)
+        free = self._options.max_messages - len(self.waiting)
         if free < 1:
             return False
         own, source = self._own(waiter), self._sources.get(waiter.source)
@@ -306,7 +306,7 @@ class Waiters:
 
     def withdraw(self, number: int) -> Waiter | None:
         """Remove and return the message with a number; `None` if it no longer waits."""
-        waiter = self._all.pop(number, None)
+        waiter = self.waiting.pop(number, None)
         if waiter is None:
             return None
         self._bytes -= waiter.size
@@ -320,8 +320,8 @@ class Waiters:
         group.remove(waiter)
         if not group.waiters:
             self._close(group)
-        if len(self._deadlines) > 2 * len(self._all) + SPARE:
-            self._deadlines = [(each.until, each.number) for each in self._all.values()]
+        if len(self._deadlines) > 2 * len(self.waiting) + SPARE:
+            self._deadlines = [(each.until, each.number) for each in self.waiting.values()]
             heapify(self._deadlines)
         return waiter
 
@@ -350,7 +350,7 @@ class Waiters:
             if query <= carried
             for number in group.waiters
         ]
-        return [self._all[number] for number in sorted(found)]
+        return [self.waiting[number] for number in sorted(found)]
 
     def of(self, origin: Address) -> list[Waiter]:
         """Remove and return the messages of one peer, in order of arrival."""
@@ -370,7 +370,7 @@ class Waiters:
 
     def clear(self) -> list[Waiter]:
         """Remove and return all messages."""
-        return self._take(list(self._all))
+        return self._take(list(self.waiting))
 
     def _take(self, numbers: list[int]) -> list[Waiter]:
         taken = (self.withdraw(number) for number in numbers)
@@ -379,12 +379,12 @@ class Waiters:
     def deadline(self) -> float | None:
         """Return the earliest deadline; `None` if no message waits."""
         deadlines = self._deadlines
-        while deadlines and deadlines[0][1] not in self._all:
+        while deadlines and deadlines[0][1] not in self.waiting:
             heappop(deadlines)
         return deadlines[0][0] if deadlines else None
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self.waiting)
 
     def queries(self) -> tuple[Query, ...]:
         """Return the queries with waiting messages."""
@@ -401,10 +401,10 @@ class Waiters:
 
     def statistics(self, now: float) -> WaitingStatistics:
         """Return the current figures."""
-        first = next(iter(self._all.values()), None)
+        first = next(iter(self.waiting.values()), None)
         oldest = 0.0 if first is None else now - first.since
         refused = self._without_place, self._without_room
-        return WaitingStatistics(len(self._all), self._bytes, oldest, self._last, refused)
+        return WaitingStatistics(len(self.waiting), self._bytes, oldest, self._last, refused)
 
 
 def _row(group: _Group) -> WaitingQuery:

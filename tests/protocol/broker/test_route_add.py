@@ -78,6 +78,35 @@ def test_what_only_looks_like_a_route_id_is_read_field_by_field(dialect: Dialect
 
 
 @EACH
+def test_a_broken_tag_is_found_among_known_ones(dialect: Dialect) -> None:
+    raw = route(1).serialize(dialect)
+    RouteAdd.parse(raw, dialect)
+    region = raw.index(b"eu")
+    with pytest.raises(BrokerFrameError, match="UTF-8"):
+        RouteAdd.parse(raw[:region] + b"\xff\xff" + raw[region + 2 :], dialect)
+    # The list ends with the region; what follows belongs to no field.
+    with pytest.raises(BrokerFrameError):
+        RouteAdd.parse(raw[: region - 1] + b"\x02" + raw[region:], dialect)
+    # The region is as long as all that follows.
+    with pytest.raises(BrokerFrameError):
+        RouteAdd.parse(raw[: region - 1] + b"\xff" + raw[region:], dialect)
+    # Its key has no name.
+    with pytest.raises(BrokerFrameError):
+        RouteAdd.parse(raw[: region - 2] + b"\x00" + raw[region - 1 :], dialect)
+
+
+@EACH
+def test_a_long_key_is_read_among_known_tags(dialect: Dialect) -> None:
+    key = 0x7C0102 if dialect is Dialect.SPECIFICATION else 0x7C
+    for value in ("a", "b", "a"):
+        tags = ((key, value), ("colour", value), (2, format_id(rid(1))))
+        told = RouteAdd(HOME, rid(1), 1, "orders", tags)
+        read = RouteAdd.parse(told.serialize(dialect), dialect)
+        assert read == told
+        assert read.text.tags == ((key, value), ("colour", value), OWN_ID)
+
+
+@EACH
 def test_a_broken_field_is_found_behind_a_text_that_is_known(dialect: Dialect) -> None:
     raw = route(1).serialize(dialect)
     RouteAdd.parse(raw, dialect)
