@@ -139,6 +139,14 @@ class ConsumerWorker(Worker):
         if token is None:
             return
         self._open.pop(token, None)
+        record = self.record
+        fast = self._core.fast
+        if (
+            outcome == ACCEPTED
+            and record is not None
+            and fast.accept(token, record.target, payload or b"")
+        ):
+            return
         if payload is not None:
             self._core.copies.answered(token, payload)
         self.state(token, outcome)

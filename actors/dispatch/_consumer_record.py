@@ -75,6 +75,11 @@ class ConsumerRecord:
     watched: tuple[Cell, ...] = ()
 
     @property
+    def is_fast(self) -> bool:
+        """Whether copies may come to it on the fast path: it is a worker of this node."""
+        return not (self.remote or self.local or self.deliver or self.circuits)
+
+    @property
     def target(self) -> ConsumerTarget:
         """It as the target of a copy."""
         return ConsumerTarget(self.number)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import DELIVERY, Address, InDoubt, Message, OnwardError, Route
 from ...protocol.dispatch import (
+    ACCEPTED,
     MODIFIED,
     RELEASED,
     BadTransit,
@@ -223,6 +224,10 @@ class Copies:
                 token from the message only.
             tally: The outcomes behind a link.
         """
+        fast = self._core.fast
+        if state == ACCEPTED and target is not None and not tally and fast.accept(token, target):
+            return
+        fast.promote(token)
         found = self.tokens.get(token)
         if found is None:
             self._core.counts["outcomes that came late or for no delivery"] += 1
@@ -233,6 +238,7 @@ class Copies:
 
     def answer_of(self, token: bytes, message: Message) -> None:
         """Keep the reply of a consumer for the producer that waits for it."""
+        self._core.fast.promote(token)
         found = self.tokens.get(token)
         arrival = None if found is None else found[0].arrival_of(token)
         if arrival is not None and arrival.answer is None:

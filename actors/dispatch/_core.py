@@ -35,6 +35,7 @@ from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath
 from ._attachments import Attachments
 from ._circuit_table import CircuitTable
 from ._copies import Copies
+from ._fast_path import FastPaths
 from ._hold_store import HoldStore
 from ._name_state import NameState
 from ._name_table import NameTable
@@ -62,6 +63,7 @@ class DispatchCore:
 
     Args:
         worker: The worker of the dispatcher.
+        slow: Receives a message that has no fast path.
         options: The options.
         principal_of: Returns the principal of the peer of a link; `None`: no peer has one.
         store: The file of messages on hold; `None`: no name holds on disk.
@@ -77,6 +79,7 @@ class DispatchCore:
         names: The names that have a state.
         copies: The copies that have no outcome yet.
         replies: The sender of outcomes.
+        fast: The fast paths of names.
         attachments: The consumers and producers.
         circuits: The circuits.
         watches: The functions that watch names.
@@ -88,6 +91,7 @@ class DispatchCore:
     def __init__(
         self,
         worker: Worker,
+        slow: Callable[[Message], object],
         options: DispatchOptions,
         principal_of: PrincipalOf | None,
         store: HoldStore | None,
@@ -113,6 +117,7 @@ class DispatchCore:
         self.names: Final = NameTable(self)
         self.copies: Final = Copies(self)
         self.replies: Final = ReplyPaths(self)
+        self.fast: Final = FastPaths(self, slow)
         self.attachments: Final = Attachments(self)
         self.circuits: Final = CircuitTable(self)
         self.watches: Final = Watches(self)
@@ -199,7 +204,9 @@ class DispatchCore:
             count_received(self.node, arrival, label_of(name))
             self._refuse(arrival)
             return
-        self.bind(name, arrival)
+        state = self.bind(name, arrival)
+        if state is not None and context is None:
+            self.fast.learn(onward[0], state)
 
     def _refuse(self, arrival: Arrival) -> None:
         """Refuse a message of a sender that has none of the roles of the name."""
@@ -210,18 +217,19 @@ class DispatchCore:
         else:
             self.replies.tell(arrival, UNAUTHORIZED)
 
-    def bind(self, name: Name, arrival: Arrival) -> None:
-        """Give a message to the state of its name."""
+    def bind(self, name: Name, arrival: Arrival) -> NameState | None:
+        """Give a message to the state of its name; return that, unless there are too many."""
         state = self.names.find(name, arrival.share)
         if state is not None:
             self._bind(state, arrival)
-            return
+            return state
         count_received(self.node, arrival, label_of(name))
         if arrival.settled:
             count_end(arrival, Logged.DROP)
             self.node.dead_letter(arrival.message, "more than max_names")
         else:
             self.replies.tell(arrival, RELEASED)
+        return None
 
     def _bind(self, state: NameState, arrival: Arrival) -> None:
         state.bind(arrival)

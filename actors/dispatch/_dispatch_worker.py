@@ -87,11 +87,13 @@ class DispatchWorker(Worker):
         self._thread = threading.get_ident()
         node = self.node
         options, store, clock = self._options, self._store, self._clock
-        self.core = core = DispatchCore(self, options, self._principal_of, store, clock)
+        self.core = core = DispatchCore(
+            self, self.resolve, options, self._principal_of, store, clock
+        )
         network, provisions = core.topology.network, core.provisioning.provisions
         owner = self._placed
-        node.add_rule(NAME, self.resolve, owner=owner)
-        node.add_rule(DELIVERY, self.resolve, owner=owner)
+        node.add_rule(NAME, core.fast.enter, owner=owner)
+        node.add_rule(DELIVERY, core.fast.reply, owner=owner)
         node.parts.undeliverable.ends[DELIVERY] = core.copies.failed
         node.parts.reports[ADDRESSES] = lambda: json_rows(name_rows(core, provisions))
         node.parts.reports[DISPATCHER] = lambda: json_rows([statistics_of(core, network)])
@@ -216,6 +218,7 @@ class DispatchWorker(Worker):
         if first.value[:1] == b"d":
             token = read_token(first.value, b"d")
             told = decode_disposition(message.payload)
+            core.fast.promote(token)
             copies.disposition(token, told.state, self._target(message, token), told.tally)
             return
         token = read_token(first.value, b"r")
@@ -223,6 +226,7 @@ class DispatchWorker(Worker):
             if not copies.traced.pass_on(token, message):
                 core.counts["reports of hops that could not be passed on"] += 1
             return
+        core.fast.promote(token)
         target = self._target(message, token)
         if is_error_reply(message):
             failure = read_error_reply(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -125,11 +126,11 @@ def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
     stored = core.stored
     return DispatcherStatistics(
         len(core.names.states),
-        core.totals.unsettled,
+        core.totals.unsettled + len(core.fast.open),
         len(core.attachments.producers),
         len(network.neighbours()),
         len(core.paths.nodes),
-        dict(core.replies.outcomes),
+        dict(core.replies.outcomes + Counter(accepted=core.fast.accepted)),
         dict(core.counts + network.counts + core.circuits.counts()),
         0 if stored is None else len(stored.store),
         0 if stored is None else stored.left,

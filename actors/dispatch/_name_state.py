@@ -21,6 +21,8 @@ from ...protocol.dispatch import (
     Delivery,
     DeliveryState,
     Dropped,
+    FastDelivery,
+    FastPath,
     Hand,
     Held,
     LinkTarget,
@@ -75,20 +77,24 @@ class NameState:
         announced: What other nodes were told of its consumers; `None` if there are none.
         dropped: Number of messages that were dropped.
         share: What the source has of which the name is one; `None`: the program itself.
+        fast: Its fast path, once it has had one.
+        performing: Whether what its pure state asks for is being done.
         circuits: Number of its circuits at this node.
     """
 
     __slots__ = (
         "_core",
         "_gone",
-        "_performing",
         "_pure",
+        "_slow",
         "announced",
         "circuits",
         "consumers",
         "dropped",
+        "fast",
         "label",
         "name",
+        "performing",
         "scheduled",
         "share",
     )
@@ -109,7 +115,9 @@ class NameState:
         self.dropped = 0
         self.share: Final = share
         self.circuits = 0
-        self._performing = False
+        self.fast: FastPath[Arrival] | None = None
+        self._slow = -1  # the changes up to which it is known to have no fast path
+        self.performing = False
         self._gone = 0, ""  # the last consumer that has gone, with its label
 
     @property
@@ -160,6 +168,33 @@ class NameState:
         self._pure.due(now)
         self._perform()
         self._core.names.tidy(self)
+
+    # --- the fast path ----------------------------------------------------------------------
+
+    def plan_fast_path(self) -> bool:
+        """Open the fast path, if there is one as things are; return whether it is open."""
+        if self.fast is not None and self.fast.is_open:
+            return True
+        changes = self._pure.deliveries.changes
+        if self._slow == changes:
+            return False
+        self._slow = changes
+        if not all(record.is_fast for record in self.consumers.values()):
+            return False
+        self.fast = self._pure.plan_fast_path(self._full_record) or self.fast
+        return self.fast is not None and self.fast.is_open
+
+    def _full_record(self, token: bytes, entry: FastDelivery[Arrival]) -> Delivery[Arrival]:
+        return self._delivery(self._core.fast.promoted(self, token, entry))
+
+    def promote(self, token: bytes) -> None:
+        """Make the full record of a message that is on the fast path."""
+        self._pure.deliveries.promote(token)
+
+    def serve(self, number: int) -> None:
+        """Hand a consumer what waits for it, as it has credit again."""
+        self._pure.serve(number, self._core.now())
+        self._perform()
 
     # --- messages ---------------------------------------------------------------------------
 
@@ -362,9 +397,9 @@ class NameState:
 
     def _perform(self) -> None:
         """Perform what the state asks for, and what comes of that."""
-        if self._performing:
+        if self.performing:
             return
-        self._performing = True
+        self.performing = True
         try:
             while events := self._pure.events():
                 for event in events:
@@ -373,7 +408,7 @@ class NameState:
                     except Exception as error:  # noqa: BLE001 - the others must be performed too
                         self._core.fault("an event of a name", error)
         finally:
-            self._performing = False
+            self.performing = False
         self._core.schedule.arm(self)
 
     def _do(self, event: NameEvent[Arrival]) -> None:

@@ -43,6 +43,7 @@ class NameTable:
         Args:
             texts: The names; `None`: all.
         """
+        self._core.fast.clear()
         under_way = bool(self._late)
         if texts is None:
             self._late = self.states.copy()
@@ -120,6 +121,7 @@ class NameTable:
             return
         if _is_idle(state) and self.states.get(text) is state:
             del self.states[text]
+            self._core.fast.forget(text)
             if state.share is not None:
                 state.share.names -= 1
 

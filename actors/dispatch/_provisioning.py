@@ -116,6 +116,7 @@ class Provisioning:
             self._patterns[each.pattern] = None
         self._tagged.update((each.pattern, each) for each in added if each.semantics.tags)
         self.late = True
+        self._core.fast.clear()
         if not self._under_way:
             self._begin()
 
@@ -130,6 +131,7 @@ class Provisioning:
             self._patterns.clear()
             self._all = True
         self.late = True
+        self._core.fast.clear()
         if not self._under_way:
             self._alarm.set(self._pause.next(self._core.now()))
 

@@ -241,7 +241,7 @@ class Router:
             elif end is not None:
                 raise end
 
-    def _resolve(
+    def _resolve(  # noqa: C901 - each message to a rule passes here
         self,
         message: Message,
         *,
@@ -282,6 +282,8 @@ class Router:
                 rewritten = rule(message)
             except AddressError as error:
                 raise UnreadableAddress(first, error.reason) from error
+            if rewritten is None:
+                return
             if type(rewritten) is not Message:
                 rewritten = self._kept_or_copied(message, rewritten, until, copied, rooms)
                 if rewritten is None:

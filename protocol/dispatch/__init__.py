@@ -9,7 +9,7 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 """
 
 from ._asks import Ask, Asks
-from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
+from ._choice import Chooser, ConsumerTarget, LinkTarget, Load, Target, is_too_far
 from ._circuit_codec import parse_circuit_frame, serialize_circuit_frame
 from ._circuit_end import CircuitEnd
 from ._circuit_events import CircuitDown, CircuitEvent, CircuitMisuse, CircuitUnresolved
@@ -88,6 +88,7 @@ from ._errors import (
     TooManyProvisions,
     UnknownProvision,
 )
+from ._fast_path import FastDelivery, FastPath, FastTarget, Promote
 from ._frame_codec import (
     decode_network_frame,
     encode_network_frame,
@@ -343,6 +344,9 @@ __all__ = [
     "EndInput",
     "EndState",
     "FanOut",
+    "FastDelivery",
+    "FastPath",
+    "FastTarget",
     "Gate",
     "Graph",
     "Hand",
@@ -369,6 +373,7 @@ __all__ = [
     "ListPart",
     "ListRequest",
     "ListSync",
+    "Load",
     "Mechanism",
     "Modified",
     "Name",
@@ -411,6 +416,7 @@ __all__ = [
     "PatternInUse",
     "PatternTable",
     "ProducerWindows",
+    "Promote",
     "Provision",
     "Provisions",
     "ProvisionsChange",

@@ -31,12 +31,14 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ._graph import Paths
+from ._semantics_parts import RoutingPattern
 from ._transit import MAX_PATH, node_digest
 
 __all__ = [
     "Chooser",
     "ConsumerTarget",
     "LinkTarget",
+    "Load",
     "Target",
     "is_too_far",
 ]
@@ -88,8 +90,8 @@ class _Remote(NamedTuple):
     neighbour: bytes
 
 
-@dataclass(slots=True)
-class _Load:
+@dataclass(slots=True, eq=False)
+class Load:
     """The load of a consumer or a link.
 
     Attributes:
@@ -139,8 +141,8 @@ class Chooser:
         self.link_window = link_window
         self.by_load = by_load
         self.by_time = by_time
-        self._consumers: dict[int, _Load] = {}
-        self._links: dict[str, _Load] = _NONE  # made for the first one
+        self._consumers: dict[int, Load] = {}
+        self._links: dict[str, Load] = _NONE  # made for the first one
         self._nodes: frozenset[str] = frozenset()
         self._paths: Paths | None = None
         self._link_to: Callable[[str], str | None] = _no_link
@@ -158,6 +160,16 @@ class Chooser:
         return tuple(self._consumers)
 
     @property
+    def loads(self) -> dict[int, Load]:
+        """The loads of the consumers here, to be counted in."""
+        return self._consumers
+
+    @property
+    def has_remotes(self) -> bool:
+        """Whether there is a way to another node that has consumers."""
+        return bool(self._remotes)
+
+    @property
     def links(self) -> dict[str, frozenset[str]]:
         """The links to next nodes, with the nodes that have consumers behind each."""
         behind: dict[str, set[str]] = {}
@@ -173,7 +185,7 @@ class Chooser:
             window: Messages from which on it is full.
             messages: Messages that it has already, from a time when it was here before.
         """
-        self._consumers[consumer] = _Load(window, messages)
+        self._consumers[consumer] = Load(window, messages)
 
     def remove_consumer(self, consumer: int) -> None:
         """Remove a consumer of this node; do nothing if it is not there."""
@@ -227,7 +239,7 @@ class Chooser:
         if isinstance(target, LinkTarget) and target.link not in self._links:
             if self._links is _NONE:
                 self._links = {}
-            self._links[target.link] = _Load(self.link_window)
+            self._links[target.link] = Load(self.link_window)
         load = self._load(target)
         if load is not None:
             load.messages += 1
@@ -253,7 +265,7 @@ class Chooser:
         self._links.pop(link, None)
         self._remotes = tuple(each for each in self._remotes if each.link != link)
 
-    def _load(self, target: Target) -> _Load | None:
+    def _load(self, target: Target) -> Load | None:
         if isinstance(target, ConsumerTarget):
             return self._consumers.get(target.consumer)
         return self._links.get(target.link)
@@ -345,6 +357,33 @@ class Chooser:
                 best = _Best(full, value, LinkTarget(remote.link))
         return None if best is None else best.target
 
+    def consumer_here(self, pattern: RoutingPattern) -> int | None:
+        """Return the consumer of this node that a message gets which was not tried or sent before.
+
+        Returns:
+            `None` if there is none here, or if another node may have a lower value.
+        """
+        if pattern is not RoutingPattern.BALANCED:
+            return next(iter(self._consumers), None)
+        best: int | None = None
+        least: tuple[bool, int] = True, 0
+        for number, load in self._consumers.items():
+            messages = load.messages
+            if not messages:
+                return number
+            value = messages >= load.window, messages
+            if best is None or value < least:
+                best, least = number, value
+        return None if self._remotes else best
+
+    def took(self, number: int, pattern: RoutingPattern) -> None:
+        """Go on with the rotation, before the consumer of `consumer_here` counts its message."""
+        if len(self._consumers) > 1 and (
+            pattern is RoutingPattern.CLOSEST
+            or (pattern is RoutingPattern.BALANCED and not self._consumers[number].messages)
+        ):
+            self._rotate(number)
+
     def multicast(
         self, ingress: str, passed: Container[bytes] = (), tried: Container[Target] = ()
     ) -> tuple[Target, ...]:
@@ -383,14 +422,14 @@ class Chooser:
     def _rotate(self, consumer: int) -> None:
         self._consumers[consumer] = self._consumers.pop(consumer)
 
-    def _weights(self) -> Callable[[_Load], float]:
+    def _weights(self) -> Callable[[Load], float]:
         """Return the function that weighs a load by its time to settlement."""
         if not self.by_time:
             return _alike
         times = [each.average for each in (*self._consumers.values(), *self._links.values())]
         fastest = min(filter(None, times), default=0.0)
 
-        def weight(load: _Load) -> float:
+        def weight(load: Load) -> float:
             return load.average / fastest if load.average else 1.0
 
         return weight
@@ -412,5 +451,5 @@ def _no_link(_node: str) -> None:
     """Return that there is no link."""
 
 
-def _alike(_load: _Load) -> float:
+def _alike(_load: Load) -> float:
     return 1.0

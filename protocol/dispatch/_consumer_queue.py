@@ -62,6 +62,9 @@ class ConsumerQueue(Generic[Kept]):
         window: Pre-settled messages that wait. Beyond: one is dropped and counted.
         totals: What all names of the node have together.
         newest: Whether the newest is dropped instead of the oldest.
+
+    Attributes:
+        waiting: The messages that wait, by their place: to be read.
     """
 
     __slots__ = (
@@ -70,11 +73,11 @@ class ConsumerQueue(Generic[Kept]):
         "_settled",
         "_times",
         "_totals",
-        "_waiting",
         "credit",
         "dropped",
         "expired",
         "newest",
+        "waiting",
         "window",
     )
 
@@ -86,7 +89,7 @@ class ConsumerQueue(Generic[Kept]):
         self.newest = newest
         self._numbers = _NO_NUMBERS
         # Most queues never have a message that waits: these are made for the first one.
-        self._waiting: dict[int, Waiting[Kept]] = _NONE
+        self.waiting: dict[int, Waiting[Kept]] = _NONE
         self._of_token: dict[bytes, int] = _NONE
         self._settled: dict[int, None] = _NONE
         self._times: list[tuple[float, int]] = _NO_TIMES
@@ -99,11 +102,11 @@ class ConsumerQueue(Generic[Kept]):
 
     def __len__(self) -> int:
         """Return the number of messages that wait."""
-        return len(self._waiting)
+        return len(self.waiting)
 
     def pass_by(self) -> bool:
         """Use credit for a message that needs not wait; return whether there is credit for it."""
-        if self._waiting or not self.credit:
+        if self.waiting or not self.credit:
             return False
         self.credit -= 1
         return True
@@ -125,18 +128,18 @@ class ConsumerQueue(Generic[Kept]):
             if self.newest or not self._settled or reason is DropReason.SHARE:
                 return [*dropped, (message, reason)]
             dropped.append((self._remove(next(iter(self._settled))).message, reason))
-        if self._waiting is _NONE:
+        if self.waiting is _NONE:
             self._numbers = count()
-            self._waiting, self._of_token, self._settled, self._times = {}, {}, {}, []
+            self.waiting, self._of_token, self._settled, self._times = {}, {}, {}, []
         number = next(self._numbers)
-        self._waiting[number] = Waiting(message, token, until)
+        self.waiting[number] = Waiting(message, token, until)
         if token is None:
             self._settle(number, message)
         else:
             self._of_token[token] = number
         if until is not None:
-            if len(self._times) > 2 * len(self._waiting) + _SPARE:
-                self._times = [each for each in self._times if each[1] in self._waiting]
+            if len(self._times) > 2 * len(self.waiting) + _SPARE:
+                self._times = [each for each in self._times if each[1] in self.waiting]
                 heapify(self._times)
             heappush(self._times, (until, number))
         return dropped
@@ -151,8 +154,8 @@ class ConsumerQueue(Generic[Kept]):
         """Make an unsettled message a pre-settled one in its place, since its producer settled."""
         number = self._of_token.pop(token, None)
         if number is not None:
-            self._waiting[number] = self._waiting[number]._replace(token=None)
-            self._settle(number, self._waiting[number].message)
+            self.waiting[number] = self.waiting[number]._replace(token=None)
+            self._settle(number, self.waiting[number].message)
 
     def drain(self) -> int:
         """Remove the credit that is left once `take` has returned all; return it."""
@@ -161,13 +164,13 @@ class ConsumerQueue(Generic[Kept]):
 
     def take(self) -> Iterator[Waiting[Kept]]:
         """Remove and yield the messages that the credit allows, in order."""
-        while self._waiting and self.credit:
+        while self.waiting and self.credit:
             self.credit -= 1
-            yield self._remove(next(iter(self._waiting)))
+            yield self._remove(next(iter(self.waiting)))
 
     def get_timer(self) -> float | None:
         """Return when a message of the queue is too late, in seconds; `None` if none ever is."""
-        while self._times and self._times[0][1] not in self._waiting:
+        while self._times and self._times[0][1] not in self.waiting:
             heappop(self._times)
         return self._times[0][0] if self._times else None
 
@@ -184,13 +187,13 @@ class ConsumerQueue(Generic[Kept]):
 
         The others are in the table of deliveries, which releases them.
         """
-        settled = [self._waiting[number].message for number in self._settled]
-        for number in list(self._waiting):
+        settled = [self.waiting[number].message for number in self._settled]
+        for number in list(self.waiting):
             self._remove(number)
         return settled
 
     def _remove(self, number: int) -> Waiting[Kept]:
-        waiting = self._waiting.pop(number)
+        waiting = self.waiting.pop(number)
         if waiting.token is None:
             del self._settled[number]
             self._totals.count_settled(waiting.message.size, waiting.message.share, -1)

@@ -85,11 +85,17 @@ class CopyTable(Generic[M]):
         """Return the number of open copies of a target."""
         return len(self._of_target.get(target, ()))
 
-    def add(self, delivery: Delivery[M], target: Target) -> bytes:
-        """Make a copy of a delivery, which ends at its limit; return the token."""
+    def add(self, delivery: Delivery[M], target: Target, token: bytes = b"") -> bytes:
+        """Make a copy of a delivery, which ends at its limit; return the token.
+
+        Args:
+            delivery: The delivery.
+            target: Its target.
+            token: The token, if it has one already.
+        """
         if self._copies is _NONE:
             self._copies, self._of_target, self._deadlines, self._finished = {}, {}, [], {}
-        token = self._make_token()
+        token = token or self._make_token()
         while token in self._copies or token in self._finished:
             token = self._make_token()
         copy = OpenCopy(token, target, delivery)

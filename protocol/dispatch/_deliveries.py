@@ -25,7 +25,7 @@ A pre-settled message has no record here but for the time that it is on hold.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ._choice import ConsumerTarget, Target
@@ -45,6 +45,7 @@ from ._delivery import (
     Unreturned,
 )
 from ._delivery_limits import NodeTotals, Share
+from ._fast_path import FastDelivery, FastPath
 from ._hold_queue import HoldQueue
 from ._outcomes import (
     MODIFIED,
@@ -80,6 +81,11 @@ class Deliveries(Generic[M]):
     Args:
         make_token: Gives 8 random bytes.
         totals: What all names of the node have together.
+
+    Attributes:
+        unsettled: Number of unsettled deliveries that are not on the fast path.
+        fast: Those on the fast path, if the name has one.
+        changes: Number of changes after which the fast path has to be planned again.
     """
 
     __slots__ = (
@@ -91,7 +97,9 @@ class Deliveries(Generic[M]):
         "_of_token",
         "_size",
         "_totals",
-        "_unsettled",
+        "changes",
+        "fast",
+        "unsettled",
     )
 
     def __init__(self, make_token: Callable[[], bytes], totals: NodeTotals | None = None) -> None:
@@ -102,8 +110,9 @@ class Deliveries(Generic[M]):
         self._of_source: dict[Hashable, dict[Delivery[M], None]] = _NONE
         self._of_token: dict[tuple[Hashable, bytes], Delivery[M]] = _NONE
         self._hold: HoldQueue[M] | None = None
-        self._unsettled = self._size = 0
+        self.unsettled = self._size = self.changes = 0
         self._counted: Counter[str] | None = None
+        self.fast: FastPath[M] | None = None
 
     @property
     def _counts(self) -> Counter[str]:
@@ -113,7 +122,11 @@ class Deliveries(Generic[M]):
 
     def __len__(self) -> int:
         """Return the number of deliveries: those that are unsettled or on hold."""
-        return self._unsettled + (0 if self._hold is None else self._hold.settled)
+        settled = 0 if self._hold is None else self._hold.settled
+        return self._all_unsettled() + settled
+
+    def _all_unsettled(self) -> int:
+        return self.unsettled if self.fast is None else self.unsettled + len(self.fast.entries)
 
     # --- entry and end ----------------------------------------------------------------------
 
@@ -127,7 +140,7 @@ class Deliveries(Generic[M]):
         limits = self._limits
         return (
             self._totals.size + size <= limits.max_unsettled_size
-            and self._unsettled < limits.max_unsettled
+            and self._all_unsettled() < limits.max_unsettled
             and self.may_have(size, share)
         )
 
@@ -145,6 +158,10 @@ class Deliveries(Generic[M]):
         if not room or (delivery.source, delivery.token) in self._of_token:
             self._counts["refused"] += 1
             return False
+        self._enter(delivery, now)
+        return True
+
+    def _enter(self, delivery: Delivery[M], now: float) -> None:
         delivery.since = now
         if self._of_source is _NONE:
             self._of_source, self._of_token = {}, {}
@@ -152,7 +169,6 @@ class Deliveries(Generic[M]):
             self._of_token[delivery.source, delivery.token] = delivery
         self._of_source.setdefault(delivery.source, {})[delivery] = None
         self._count(delivery, 1)
-        return True
 
     def end(self, delivery: Delivery[M], outcome: Outcome) -> None:
         """End a delivery without copies with an outcome."""
@@ -169,8 +185,31 @@ class Deliveries(Generic[M]):
 
     def of_token(self, token: bytes) -> Delivery[M] | None:
         """Return the delivery of an open copy."""
+        self.promote(token)
         copy = self._copies.get(token)
         return None if copy is None else copy.delivery
+
+    # --- the fast path ----------------------------------------------------------------------
+
+    def leave_fast_path(self) -> None:
+        """Close the fast path, and make full records of what is on it."""
+        self.changes += 1
+        if self.fast is not None:
+            self._adopt(self.fast, self.fast.close())
+
+    def promote(self, token: bytes) -> None:
+        """Make the full record of a delivery, if it is on the fast path."""
+        if self.fast is not None and token in self.fast.entries:
+            self._adopt(self.fast, [(token, self.fast.take(token))])
+
+    def _adopt(self, fast: FastPath[M], entries: Iterable[tuple[bytes, FastDelivery[M]]]) -> None:
+        for token, entry in entries:
+            delivery = fast.promote(token, entry)
+            target, _, since, delivery.limit, _ = entry
+            self._enter(delivery, since)
+            delivery.tries = 1
+            self._copies.add(delivery, ConsumerTarget(target.number), token)
+            self.sent(token, since)
 
     # --- copies -----------------------------------------------------------------------------
 
@@ -257,6 +296,7 @@ class Deliveries(Generic[M]):
             now: The time, in seconds.
             tally: The outcomes behind a link.
         """
+        self.promote(token)
         copy = self._copies.get(token)
         if copy is None:
             self._counts["repeated" if self._copies.is_finished(token) else "unknown"] += 1
@@ -341,6 +381,8 @@ class Deliveries(Generic[M]):
     def get_timer(self) -> float | None:
         """Return when `due` has to be called, in seconds; `None` if nothing has its time."""
         first = self._copies.get_timer()
+        if self.fast is not None:
+            first = earlier(first, self.fast.get_timer())
         return first if self._hold is None else earlier(first, self._hold.get_timer())
 
     def due(self, now: float) -> list[DeliveryEvent[M]]:
@@ -349,6 +391,8 @@ class Deliveries(Generic[M]):
         Rounds of deliveries on hold begin, and those with their time over have left the hold.
         """
         events: list[DeliveryEvent[M]] = []
+        if self.fast is not None:
+            self._adopt(self.fast, self.fast.due(now))
         for copy in self._copies.overdue(now):
             self._counts["overdue"] += 1
             outcome = RELEASED if copy.sent is None else MODIFIED
@@ -361,15 +405,18 @@ class Deliveries(Generic[M]):
 
     def statistics(self) -> DeliveriesStatistics:
         """Return the figures of the table at this moment."""
-        hold = self._hold
+        hold, fast = self._hold, self.fast
+        entries = () if fast is None else tuple(fast.entries.values())
+        figures = {name: self._counts[name] for name in FIGURES}
+        figures["accepted"] += 0 if fast is None else fast.accepted
         return DeliveriesStatistics(
-            unsettled=self._unsettled,
-            size=self._size,
-            copies=len(self._copies),
+            unsettled=self._all_unsettled(),
+            size=self._size + sum(each[1] for each in entries),
+            copies=len(self._copies) + len(entries),
             held=0 if hold is None else len(hold),
             held_settled=0 if hold is None else hold.settled,
             held_size=0 if hold is None else hold.size,
-            **{name: self._counts[name] for name in FIGURES},
+            **figures,
             hold_expired=0 if hold is None else hold.expired,
             hold_refused=0 if hold is None else hold.refused,
         )
@@ -377,7 +424,7 @@ class Deliveries(Generic[M]):
     # --- records ----------------------------------------------------------------------------
 
     def _count(self, delivery: Delivery[M], sign: int) -> None:
-        self._unsettled += sign
+        self.unsettled += sign
         self._size += sign * delivery.size
         self._totals.count(delivery.size, delivery.share, sign)
 
@@ -459,6 +506,7 @@ class Deliveries(Generic[M]):
 
     def left(self) -> list[Delivery[M]]:
         """Return the deliveries that have not ended, as when their node stops."""
+        self.leave_fast_path()
         held = () if self._hold is None else self._hold
         unsettled = (each for deliveries in self._of_source.values() for each in deliveries)
         return list(dict.fromkeys((*unsettled, *held)))

@@ -14,11 +14,12 @@ from ._choice import LinkTarget, Target
 from ._deliveries import earlier
 from ._delivery_limits import NodeTotals, Share
 from ._duplicate_window import DuplicateWindow
+from ._fast_path import FastPath, Promote
 from ._graph import Paths
 from ._name_events import ConsumerActive, ConsumerEnded, DropReason, Refusal
 from ._name_messages import NameMessages
 from ._semantics import Semantics
-from ._semantics_parts import Gate, Mechanism, Weigh
+from ._semantics_parts import Gate, Mechanism, RoutingPattern, Settlement, Weigh
 from ._transit import DIGEST_SIZE
 
 __all__ = ["NameState"]
@@ -100,8 +101,41 @@ class NameState(NameMessages[M]):
                 self._place(delivery, now)
         self._consumers_changed(now)
 
+    def plan_fast_path(self, promote: Promote[M]) -> FastPath[M] | None:
+        """Open the fast path for messages that enter here; `None` if the name has none now.
+
+        Args:
+            promote: Makes the full record of a message that leaves the fast path.
+        """
+        it, active = self.semantics, [each for each in self._consumers if each.active]
+        if (
+            not active
+            or self.refusal() is not None
+            or it.pattern is RoutingPattern.MULTICAST
+            or it.weigh is Weigh.TIME
+            or it.gate is Gate.CREDIT
+            or it.reliability.settle is Settlement.AT_ONCE
+            or self._duplicates is not None
+        ):
+            return None
+        fast = self._deliveries.fast
+        if fast is None:
+            fast = self._deliveries.fast = FastPath(
+                self._deliveries, self._chooser, self._totals, promote
+            )
+        if not fast.is_open:
+            fast.plan(it.pattern, active)
+        return fast
+
+    def serve(self, number: int, now: float) -> None:
+        """Hand a consumer what waits for it, as it has credit again."""
+        record = self._consumers.get(number)
+        if record is not None:
+            self._pump(record, now)
+
     def _configure(self, before: Semantics | None) -> list[tuple[int, Refusal]]:
         """Set what depends on the semantics; return the consumers that have to go."""
+        self._deliveries.leave_fast_path()
         it = self.semantics
         self._chooser.link_window = it.window
         self._chooser.by_load = it.weigh is Weigh.LOAD
@@ -164,6 +198,7 @@ class NameState(NameMessages[M]):
             now: The time, in seconds.
             reason: The reason that it is told, if it has not asked for it.
         """
+        self._deliveries.leave_fast_path()
         record = self._consumers.remove(number)
         if record is None:
             return
@@ -200,6 +235,7 @@ class NameState(NameMessages[M]):
 
     def _consumers_changed(self, now: float) -> None:
         """Give messages to the consumers that are to have them now."""
+        self._deliveries.leave_fast_path()
         open_at = {each.number: self._deliveries.open_at(each.target) for each in self._consumers}
         begun, stopped = self._consumers.change(open_at)
         self._chooser.set_remotes(self._consumers.nodes)
@@ -318,6 +354,7 @@ class NameState(NameMessages[M]):
 
     def _change_ways(self, change: Callable[[], object], now: float) -> None:
         """Change the ways to other nodes: a link that leads to others now may be tried again."""
+        self._deliveries.leave_fast_path()
         before = self._chooser.links
         change()
         after = self._chooser.links

@@ -1,0 +1,245 @@
+"""The fast path of messages from this node to consumers at this node.
+
+Most messages are sent along `34#name` with nothing else about them, and their consumer accepts
+them. Such a message takes no part in what a name does beyond its counts: it is looked up by its
+address as it is, put into the mailbox of the consumer, and its one entry ends with the reply. All
+others, and all that ends in another way, go the full way: see `protocol/dispatch/_fast_path.py`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import DELIVERY, Address, Message, OnwardError, Route, is_error_reply
+from ...protocol.dispatch import (
+    ALL_NODES,
+    RELEASED,
+    TOKEN_SIZE,
+    ConsumerTarget,
+    FastDelivery,
+    Target,
+    return_address,
+)
+from ._arrival import PLAIN, Arrival, PlainPath
+from ._consumer_record import Accept
+from ._stored import holds_on_disk
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._name_state import NameState
+
+__all__ = ["FastPaths"]
+
+MAX_NAMES: Final = 4096
+"""Most names that have a fast path at a time; the oldest has to be looked up in full again."""
+_TOKENS: Final = 512
+"""Tokens that are drawn at once."""
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class FastPaths:
+    """The fast paths of the names of a node.
+
+    Args:
+        core: The dispatcher.
+        slow: Receives a message that has none.
+
+    Attributes:
+        names: The names that have one, by the value of their address.
+        open: The name, the token and the consumer of each unsettled message, by the return address
+            of its copy.
+        accepted: Number of unsettled messages that were accepted.
+    """
+
+    def __init__(self, core: DispatchCore, slow: Callable[[Message], object]) -> None:
+        self._core: Final = core
+        self._slow: Final = slow
+        self._thread: Final = get_ident()
+        self.names: Final[dict[bytes, NameState]] = {}
+        self.open: Final[dict[bytes, tuple[NameState, bytes, Address]]] = {}
+        self.accepted = 0
+        self._tokens: Final[list[tuple[bytes, Address]]] = []
+        parts = core.node.parts
+        self._is_inside: Final = parts.table.is_inside
+        self._run_queue: Final = parts.run_queue
+        self._dispatch: Final = parts.router.dispatch
+        self._time: Final = core.node.loop.time
+        self._timeout: Final = core.options.outcome_timeout
+
+    # --- which names have one ---------------------------------------------------------------
+
+    def learn(self, address: Address, state: NameState) -> None:
+        """Open the fast path of a name that a message was sent to, if it has one now."""
+        core, name = self._core, state.name
+        if (
+            core.provisioning.late
+            or address[1] != name.text.encode()
+            or name.node == ALL_NODES
+            or (core.stored is not None and holds_on_disk(core.provisioning.semantics_of(name)))
+        ):
+            return
+        if state.plan_fast_path():
+            if len(self.names) >= MAX_NAMES:
+                del self.names[next(iter(self.names))]
+            self.names[address[1]] = state
+
+    def forget(self, text: str) -> None:
+        """Forget the fast path of a name that has no state any more."""
+        if self.names:
+            self.names.pop(text.encode(), None)
+
+    def clear(self) -> None:
+        """Look up each name in full again, as names may mean something else now."""
+        self.names.clear()
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def enter(self, message: Message) -> None:  # noqa: C901 - each message passes here
+        """Receive a message with a name as its first address: the rule of names."""
+        onward, back, payload, source, context = message
+        state, instruments = self.names.get(onward[0][1]), self._run_queue.instruments
+        if (
+            state is None
+            or context is not None
+            or (source is not None and not self._is_inside(source))
+            or (instruments is not None and instruments.names is not None)
+            or get_ident() != self._thread
+        ):
+            self._slow(message)
+            return
+        fast = state.fast
+        if fast is None or not fast.is_open or state.performing:
+            self._slow(message)
+            return
+        target = fast.only or fast.choose()
+        if target is None:
+            self._slow(message)
+            return
+        number, load, queue, pure = target
+        record = state.consumers[number]
+        onward = record.route if len(onward) == 1 else record.route + onward[1:]
+        if not back:
+            if not queue.credit or queue.waiting:
+                self._slow(message)
+                return
+            if fast.only is None:
+                fast.took(target)
+            waits = record.worker is not None and record.accept is not Accept.HANDED
+            if waits:
+                queue.credit -= 1
+                load.messages += 1
+                pure.handed += 1
+            try:
+                self._dispatch(_new(Message, (onward, (), payload, source, None)))
+            except OnwardError as error:
+                self._core.node.dead_letter(message._replace(onward_route=message[0][1:]), error)
+                if waits:
+                    state.handled(record)
+            return
+        if record.accept is Accept.HANDED:
+            self._slow(message)
+            return
+        tokens = self._tokens or self._draw()
+        token, end = tokens.pop()
+        now = self._time()
+        limit = now + self._timeout
+        entry = target, len(payload), now, limit, message
+        if not fast.begin(token, entry):
+            self._slow(message)
+            return
+        self.open[end[1]] = state, token, onward[0]
+        scheduled = state.scheduled
+        if scheduled is None or scheduled > limit:
+            self._core.schedule.arm(state)
+        try:
+            self._dispatch(_new(Message, (onward, (end,), payload, source, None)))
+        except OnwardError:
+            state.disposition(token, RELEASED, ConsumerTarget(number))
+            self._core.names.tidy(state)
+
+    def reply(self, message: Message) -> None:
+        """Receive a message with a token as its first address: the rule of deliveries."""
+        onward, back, payload, source, context = message
+        found = self.open.get(onward[0][1])
+        if (
+            found is None
+            or context is not None
+            or get_ident() != self._thread
+            or is_error_reply(message)
+            or (source != found[2] and source is not None and not self._is_inside(source))
+        ):
+            self._slow(message)
+            return
+        state, token, _ = found
+        self._accepted(state, token, onward[0][1], back, payload)
+
+    def _accepted(
+        self, state: NameState, token: bytes, end: bytes, back: Route, payload: bytes
+    ) -> None:
+        """End a message as accepted, and answer its sender."""
+        fast = state.fast
+        if fast is None:
+            raise AssertionError("an entry without a fast path")
+        del self.open[end]
+        (number, _, queue, _), _, _, _, message = fast.accept(token)
+        self.accepted += 1
+        answer = _new(Message, (message[1], back, payload, None, None))
+        try:
+            self._dispatch(answer)
+        except OnwardError as error:
+            self._core.counts["outcomes that could not be told"] += 1
+            self._core.node.dead_letter(answer, error)
+        if queue.waiting:
+            state.serve(number)
+
+    def accept(self, token: bytes, target: Target, payload: bytes = b"") -> bool:
+        """Accept a message by a call of its consumer; return whether it was on the fast path.
+
+        Args:
+            token: Its token.
+            target: The consumer.
+            payload: The answer.
+        """
+        end = return_address(token)
+        state, _, _ = self.open.get(end, (None, b"", None))
+        if state is None or state.fast is None:
+            return False
+        if ConsumerTarget(state.fast.entries[token][0].number) != target:
+            return False
+        self._accepted(state, token, end, (), payload)
+        return True
+
+    # --- full records -----------------------------------------------------------------------
+
+    def promote(self, token: bytes) -> None:
+        """Make the full record of a message, if it is on the fast path."""
+        found = self.open.get(return_address(token))
+        if found is not None:
+            found[0].promote(token)
+
+    def promoted(self, state: NameState, token: bytes, entry: FastDelivery[Arrival]) -> Arrival:
+        """Return a message that leaves the fast path as one that goes the full way."""
+        core, (target, _, _, limit, message) = self._core, entry
+        self.open.pop(return_address(token), None)
+        onward, back, payload, source, _ = message
+        core.copies.begun(token, state, ConsumerTarget(target.number))
+        return Arrival(
+            Message(onward[1:], (), payload, source, None),
+            False,
+            core.identity(),
+            PLAIN,
+            PlainPath(Message(onward, back, b"", source, None)),
+            deadline=limit,
+        )
+
+    def _draw(self) -> list[tuple[bytes, Address]]:
+        """Draw tokens, each with the address at which the outcome of its copy is awaited."""
+        drawn = secrets.token_bytes(TOKEN_SIZE * _TOKENS)
+        for at in range(0, len(drawn), TOKEN_SIZE):
+            token = drawn[at : at + TOKEN_SIZE]
+            self._tokens.append((token, Address(DELIVERY, return_address(token))))
+        return self._tokens

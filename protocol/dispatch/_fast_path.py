@@ -1,0 +1,213 @@
+"""The fast path of a name: for messages of which only the consumer has to be remembered.
+
+Most messages are sent to one consumer that has credit, and are accepted. Such a message needs no
+full record: on the fast path there is one entry for each, under its token. It counts as each other
+one, in the load and the credit of its consumer and in the limits of the node. Whatever else happens
+to it, the entry is first *promoted*: the full record is made, as if there had been one all along.
+
+```
+begin ─▶ entry ─▶ accepted by its consumer
+           └──▶ promoted: released, rejected, late, its consumer or link changes, ...
+```
+
+A name has the fast path while its semantics, its consumers and the ways to other nodes are as they
+were when it was planned; each change closes it, until it is planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from ._choice import Chooser, Load
+from ._consumer_queue import ConsumerQueue
+from ._delivery import Delivery
+from ._delivery_limits import NodeTotals
+from ._name_consumers import NameConsumer
+from ._semantics_parts import RoutingPattern
+
+__all__ = ["FastDelivery", "FastPath", "FastTarget", "Promote"]
+
+M = TypeVar("M")
+
+_EARLY: Final = 1.0
+"""Entries that have less time left are promoted with those that are due, in seconds, so that
+entries with many different times are looked at no more than once in it."""
+
+
+class FastTarget(NamedTuple, Generic[M]):
+    """A consumer of this node, as the target of messages on the fast path.
+
+    Attributes:
+        number: Its number.
+        load: Its load.
+        queue: Its queue, with its credit.
+        record: Its record.
+    """
+
+    number: int
+    load: Load
+    queue: ConsumerQueue[Delivery[M]]
+    record: NameConsumer[M]
+
+
+FastDelivery: TypeAlias = tuple[FastTarget[M], int, float, float, Any]
+"""An unsettled message on the fast path. A plain tuple, as one is made for each: the consumer that
+has it; its bytes; when it was sent, and when it is promoted at the latest, in seconds; and what its
+full record is made from."""
+
+
+Promote: TypeAlias = Callable[[bytes, FastDelivery[M]], Delivery[M]]
+"""Function that makes the full record of an entry, by its token."""
+
+
+class Unsettled(Protocol):
+    """The deliveries of a name that are not on the fast path."""
+
+    unsettled: int
+
+
+class FastPath(Generic[M]):
+    """The fast path of a name.
+
+    Args:
+        deliveries: The other deliveries of the name.
+        chooser: Has the loads of its consumers.
+        totals: What all names of the node have together.
+        promote: Makes the full record of an entry.
+
+    Attributes:
+        is_open: Whether messages may go it.
+        only: The one consumer, if the name has one and no other node has any.
+        entries: The unsettled messages, by token, in the order in which they came.
+        accepted: Number of messages that were accepted.
+    """
+
+    __slots__ = (
+        "_chooser",
+        "_consumers",
+        "_deliveries",
+        "_most",
+        "_most_size",
+        "_pattern",
+        "_timer",
+        "_totals",
+        "accepted",
+        "entries",
+        "is_open",
+        "only",
+        "promote",
+    )
+
+    def __init__(
+        self, deliveries: Unsettled, chooser: Chooser, totals: NodeTotals, promote: Promote[M]
+    ) -> None:
+        self._deliveries: Final = deliveries
+        self.is_open = False
+        self.only: FastTarget[M] | None = None
+        self.entries: Final[dict[bytes, FastDelivery[M]]] = {}
+        self.accepted = 0
+        self.promote: Final = promote
+        self._totals: Final = totals
+        self._most: Final = totals.limits.max_unsettled
+        self._most_size: Final = totals.limits.max_unsettled_size
+        self._consumers: dict[int, FastTarget[M]] = {}
+        self._chooser: Final = chooser
+        self._pattern = RoutingPattern.BALANCED
+        self._timer: float | None = None
+
+    def plan(self, pattern: RoutingPattern, consumers: list[NameConsumer[M]]) -> None:
+        """Open the fast path for the consumers that there are now.
+
+        Args:
+            pattern: The pattern of the name, which is no multicast.
+            consumers: The active consumers.
+        """
+        loads = self._chooser.loads
+        targets = [
+            FastTarget(each.number, loads[each.number], each.queue, each) for each in consumers
+        ]
+        self._consumers = {each.number: each for each in targets}
+        self._pattern = pattern
+        self.only = targets[0] if len(targets) == 1 and not self._chooser.has_remotes else None
+        self.is_open = True
+
+    def close(self) -> list[tuple[bytes, FastDelivery[M]]]:
+        """Close it until it is planned again; remove and return its entries."""
+        self.is_open = False
+        left = list(self.entries.items())
+        for token, _ in left:
+            self.take(token)
+        return left
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def choose(self) -> FastTarget[M] | None:
+        """Return the consumer that gets the next message; `None` if the full choice has to say."""
+        if self.only is not None:
+            return self.only
+        number = self._chooser.consumer_here(self._pattern)
+        return None if number is None else self._consumers[number]
+
+    def begin(self, token: bytes, entry: FastDelivery[M]) -> bool:
+        """Begin an unsettled message; return whether there is room and credit for it."""
+        target, size, _, limit, _ = entry
+        queue, totals = target[2], self._totals
+        entries = self.entries
+        if (
+            not queue.credit
+            or queue.waiting
+            or totals.size + size > self._most_size
+            or len(entries) + self._deliveries.unsettled >= self._most
+        ):
+            return False
+        if self.only is None:
+            self.took(target)
+        queue.credit -= 1
+        target[1].messages += 1
+        totals.size += size
+        if self._timer is None or limit < self._timer:
+            self._timer = limit
+        entries[token] = entry
+        return True
+
+    def took(self, target: FastTarget[M]) -> None:
+        """Go on with the rotation of several consumers, before a message of one is counted."""
+        self._chooser.took(target.number, self._pattern)
+
+    def accept(self, token: bytes) -> FastDelivery[M]:
+        """End an entry as accepted; return it. What waits for its consumer is served then."""
+        entry = self.entries.pop(token)
+        target, size, _, _, _ = entry
+        _, load, queue, record = target
+        self._totals.size -= size
+        self.accepted += 1
+        load.messages -= 1
+        if not record.by_credit:
+            queue.credit += 1
+        return entry
+
+    def take(self, token: bytes) -> FastDelivery[M]:
+        """Remove an entry that is promoted: its load and its credit stay as they are."""
+        entry = self.entries.pop(token)
+        self._totals.size -= entry[1]
+        return entry
+
+    # --- time -------------------------------------------------------------------------------
+
+    def get_timer(self) -> float | None:
+        """Return when `due` has to be called, in seconds; `None` if there is no entry."""
+        if not self.entries:
+            self._timer = None
+        return self._timer
+
+    def due(self, now: float) -> list[tuple[bytes, FastDelivery[M]]]:
+        """Remove and return the entries of which the time is over, or will be soon."""
+        timer = self.get_timer()
+        if timer is None or timer > now:
+            return []
+        end = now + _EARLY
+        late = [token for token, entry in self.entries.items() if entry[3] <= end]
+        taken = [(token, self.take(token)) for token in late]
+        self._timer = min((each[3] for each in self.entries.values()), default=None)
+        return taken
