@@ -182,10 +182,14 @@ class Edge:
     """The edge of one connection, and its client."""
 
     def __init__(
-        self, port: DispatchPort, options: AmqpOptions = OPTIONS, principal: Principal = ANONYMOUS
+        self,
+        port: DispatchPort,
+        options: AmqpOptions = OPTIONS,
+        principal: Principal = ANONYMOUS,
+        max_frame: int = 4096,
     ) -> None:
         self.port = port
-        self.client = AmqpClient(max_frame=4096)
+        self.client = AmqpClient(max_frame=max_frame)
         self.woken = 0
         self.dropped: Counter[str] = Counter()
         self.engine = AmqpEngine(load_proton(), "server", options)
@@ -238,8 +242,13 @@ class Edges(Generic[Port]):
         self.port = port
         self.made: list[Edge] = []
 
-    def __call__(self, options: AmqpOptions = OPTIONS, principal: Principal = ANONYMOUS) -> Edge:
-        edge = Edge(self.port, options, principal)
+    def __call__(
+        self,
+        options: AmqpOptions = OPTIONS,
+        principal: Principal = ANONYMOUS,
+        max_frame: int = 4096,
+    ) -> Edge:
+        edge = Edge(self.port, options, principal, max_frame)
         self.made.append(edge)
         return edge
 

@@ -18,13 +18,22 @@ from ...protocol.payloads import CborCodec, PayloadError, PayloadLimits
 from ._port import Refused
 from ._proton import AmqpLink, Data, Proton, Terminus, is_list, is_map
 
-__all__ = ["MAX_ATTACH", "QUARTERS", "read_attach", "read_window", "write_attach"]
+__all__ = ["MAX_ATTACH", "QUARTERS", "check_attach", "read_attach", "read_window", "write_attach"]
 
 MAX_ATTACH: Final = 16 * 1024
 """Most bytes of the properties of a circuit."""
 
 QUARTERS: Final = 4
 """The parts of a window: for each that is read, the other end is told."""
+
+_OVERHEAD: Final = 256
+"""Bytes of an attach for all that is not in the properties of a circuit."""
+
+_RANGES: Final = (2, 1, (1 << 64) - 1)
+"""The greatest values of the settle modes of an attach, and of its greatest message."""
+
+_TERMINUS_RANGES: Final = (3, 2, 3, (1 << 32) - 1, 2)
+"""The greatest type, durability, expiry policy, timeout and distribution mode of a terminus."""
 
 _VERSION: Final = 1
 _CODEC: Final = CborCodec(PayloadLimits(size=MAX_ATTACH, items=64, depth=2))
@@ -77,22 +86,80 @@ def _items(attach: bytes) -> list[Any] | None:
     return found if known else None
 
 
-def write_attach(proton: Proton, link: AmqpLink, attach: bytes) -> None:
-    """Attach a link as the other end of its circuit was; a program has told nothing."""
+def check_attach(proton: Proton, attach: bytes, most: int, *names: str | None) -> list[Any] | None:
+    """Return what can be written of an attach of the other end; `None` if a program told nothing.
+
+    Args:
+        proton: The module.
+        attach: The properties of the circuit.
+        most: The bytes of a frame that the peer takes.
+        names: The names that are written with it.
+
+    Raises:
+        Refused: It is none that can be written, or too large.
+    """
     items = _items(attach)
     if items is None:
+        return None
+    size = sum(len(each.encode("utf-8", "replace")) for each in names if each)
+    if len(attach) + size + _OVERHEAD > most:
+        raise Refused("amqp:frame-size-too-small", "the attach of the other end is too large")
+    try:
+        return [*items[:7], _checked(proton, items)]
+    except Exception as error:
+        # Proton has errors of many kinds for values that are none. The other end has told these,
+        # and the peer of this one is not to suffer for it.
+        raise Refused("amqp:decode-error", "the attach of the other end is none") from error
+
+
+def write_attach(link: AmqpLink, items: list[Any] | None) -> None:
+    """Attach a link as the other end of its circuit was, which `check_attach` has checked."""
+    if items is None:
         return
-    sender, receiver, most, source, target, properties = items[2:]
-    link.snd_settle_mode, link.rcv_settle_mode = sender, receiver
-    link.max_message_size = most
-    _write_terminus(link.source, source)
-    _write_terminus(link.target, target)
-    if properties:
-        data = proton.Data()
-        data.decode(properties)
-        data.rewind()
-        data.next()
-        link.properties = _plain(data.get_object())
+    properties = items[7]
+    link.snd_settle_mode, link.rcv_settle_mode, link.max_message_size = items[2:5]
+    _write_terminus(link.source, items[5])
+    _write_terminus(link.target, items[6])
+    if properties is not None:
+        link.properties = properties
+
+
+def _checked(proton: Proton, items: list[Any]) -> dict[Any, Any] | None:
+    """Check all values of an attach, and return the properties of the link.
+
+    Raises:
+        Exception: One cannot be written.
+    """
+    _check_ranges(items[2:5], _RANGES)
+    for terminus in items[5:7]:
+        _check_ranges([terminus[0], *terminus[2:6]], _TERMINUS_RANGES)
+        for encoded in terminus[7:]:
+            _value(proton, encoded)
+    properties = _plain(_value(proton, items[7]))
+    if properties is None:
+        return None
+    if not is_map(properties):
+        raise TypeError("the properties are no map")
+    proton.Data().put_object(properties)
+    return properties
+
+
+def _check_ranges(numbers: list[int], greatest: tuple[int, ...]) -> None:
+    for number, most in zip(numbers, greatest, strict=True):
+        if not 0 <= number <= most:
+            raise ValueError(f"{number} is not from 0 to {most}")
+
+
+def _value(proton: Proton, encoded: bytes) -> Any:
+    """Return the one value that bytes are; `None` for none."""
+    if not encoded:
+        return None
+    data = proton.Data()
+    if data.decode(encoded) != len(encoded):
+        raise ValueError("several values")
+    data.rewind()
+    data.next()
+    return data.get_object()
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ from ._incoming import IncomingLink
 from ._links import Links
 from ._options import AmqpOptions
 from ._outgoing import OutgoingLink
-from ._port import DispatchPort, refused
+from ._port import DispatchPort, Refused, refused
 from ._proton import AmqpLink
 from ._routed import RoutedLink
 from ._routed_in import RoutedIncomingLink
@@ -172,26 +172,26 @@ class AutoLinks(Links):
         self, route: LinkRoute, attach: CircuitAttach, circuit: CircuitLink
     ) -> CircuitLinkEnd:
         """Ask the container for a link, with which the circuit is accepted or refused."""
-        full = self.circuits >= self._options.max_links - len(self._own)
-        link = (
-            self._container.stray_link()
-            if full
-            else self._container.link_as(
-                route.address or route.name, attach.properties, receives=not attach.producer
-            )
-        )
-        made = (RoutedOutgoingLink if attach.producer else RoutedIncomingLink)(
-            link, self._host, self._free, accepts=True
-        )
-        if full:
-            self._full()
-            circuit.refuse("amqp:resource-limit-exceeded", "too many links")
-            return made
+        kind = RoutedOutgoingLink if attach.producer else RoutedIncomingLink
+        try:
+            link = self._link_for(route, attach)
+        except Refused as error:
+            stray = self._container.stray_link()
+            circuit.refuse(error.condition, error.description)
+            return kind(stray, self._host, self._free, accepts=True)
+        made = kind(link, self._host, self._free, accepts=True)
         made.begin(circuit)
         self._links[impl_of(link)] = made
         link.open()
         self._wake()
         return made
+
+    def _link_for(self, route: LinkRoute, attach: CircuitAttach) -> AmqpLink:
+        if self.circuits >= self._options.max_links - len(self._own):
+            self._full()
+            raise Refused("amqp:resource-limit-exceeded", "too many links")
+        address = route.address or route.name
+        return self._container.link_as(address, attach.properties, receives=not attach.producer)
 
     def _attach(self, link: AmqpLink) -> None:
         if isinstance(found := self._links.get(impl_of(link)), RoutedLink):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import ClassVar, Final
 
-from ._attaches import write_attach
+from ._attaches import check_attach, write_attach
 from ._engine import CLIENT, AmqpEngine, LinkDetached
 from ._options import AmqpOptions
 from ._proton import AmqpLink, Proton, Session
@@ -91,10 +91,13 @@ class ClientEngine(AmqpEngine):
         """Return a link to an address of the container as another one was attached elsewhere.
 
         It is opened by the caller; `LinkAttached` is the answer then.
+
+        Raises:
+            Refused: The attach cannot be written.
         """
+        items = check_attach(self.proton, attach, self.peer_max_frame, address)
         name = f"onward-{next(self._names)}"
         link = self._session.receiver(name) if receives else self._session.sender(name)
-        if attach:
-            write_attach(self.proton, link, attach)
+        write_attach(link, items)
         (link.source if receives else link.target).address = address
         return link

@@ -7,6 +7,7 @@ and the encoded list of AMQP.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 from ...protocol.dispatch import (
@@ -29,6 +30,9 @@ from ._engine import AmqpEngine
 from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, Proton, is_list
 
 __all__ = ["read_state", "write_state"]
+
+_OVERHEAD: Final = 64
+"""Bytes of the frame of a state for all but its fields."""
 
 _LIST: Final = b"\0"
 """What the encoded list of AMQP begins with; a disposition never does."""
@@ -77,7 +81,10 @@ def _encoded(proton: Proton, items: list[Any]) -> bytes:
 def write_state(engine: AmqpEngine, proton: Proton, delivery: Delivery, state: bytes) -> None:
     """Give a delivery a state; bytes that are none leave it as it is."""
     if state[:1] == _LIST:
-        _write_list(engine, proton, delivery, state[1:])
+        # Proton has errors of many kinds for values that are none. The other end has told these,
+        # and the peer of this one is not to suffer for it.
+        with suppress(Exception):
+            _write_list(engine, proton, delivery, state[1:])
         return
     try:
         found = decode_disposition(state).state
@@ -104,25 +111,24 @@ def _write_list(engine: AmqpEngine, proton: Proton, delivery: Delivery, encoded:
     # Binary values of what is read are views of the memory of `data`, which has to live until the
     # state is written.
     data = proton.Data()
-    try:
-        data.decode(encoded)
-    except proton.ProtonException:
-        return
+    data.decode(encoded)
     data.rewind()
     data.next()
     items = data.get_object()
     if not is_list(items) or len(items) < 2 or not isinstance(items[0], int):
         return
     code, fields, local = int(items[0]), items[1:], delivery.local
+    # Fields of any kind are left out for a peer with frames that are too small for them.
+    fits = len(encoded) + _OVERHEAD <= engine.peer_max_frame
     if code == REJECTED and len(fields) == 3:
         local.condition = engine.condition(str(fields[0] or ""), str(fields[1] or ""))
-        local.condition.info = fields[2]
+        local.condition.info = fields[2] if fits else None
     elif code == MODIFIED and len(fields) == 3:
         local.failed, local.undeliverable = bool(fields[0]), bool(fields[1])
-        local.annotations = fields[2]
+        local.annotations = fields[2] if fits else None
     elif code == RECEIVED and len(fields) == 2 and _are_numbers(fields):
         local.section_number, local.section_offset = fields
-    elif code not in _OWN and is_list(fields[0]):
+    elif code not in _OWN and is_list(fields[0]) and fits:
         local.data = fields[0]
     else:
         return

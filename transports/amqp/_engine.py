@@ -42,6 +42,9 @@ LINK_EVENTS: Final = frozenset(
 SESSION_FRAMES: Final = 256
 """The frames that a client may send in a session before they are read."""
 
+_NO_LIMIT: Final = (1 << 32) - 1
+"""The bytes of a frame of AMQP, of which the size is told in 4 bytes."""
+
 CLIENT: Final = 1
 SERVER: Final = 2
 """Modes of a Proton transport: one that begins, and one that waits for the header of a client."""
@@ -195,6 +198,11 @@ class AmqpEngine:
         """Pass the time on, and return when to do so again, in seconds; 0 if not at all."""
         return self._transport.tick(now)
 
+    @property
+    def peer_max_frame(self) -> int:
+        """The bytes of a frame that the peer takes."""
+        return self._transport.remote_max_frame_size or _NO_LIMIT
+
     # --- calls ----------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -208,6 +216,9 @@ class AmqpEngine:
         named = name.encode("ascii", "replace").decode()[:MAX_TEXT] or "amqp:internal-error"
         # In Proton's calls a text ends at its first NUL.
         text = description.replace("\0", " ").encode("utf-8", "replace").decode()[:MAX_TEXT]
+        # Proton sends a frame also to a peer that takes none of this size.
+        room = max(0, self.peer_max_frame - len(named) - MAX_TEXT // 2)
+        text = text.encode()[:room].decode(errors="ignore")
         return self.proton.Condition(named.replace("\0", "?"), text or None)
 
     def close(self, condition: str = "", description: str = "") -> None:

@@ -128,6 +128,7 @@ class AmqpLink(Endpoint, Protocol):
     rcv_settle_mode: int
     max_message_size: int
     drain_mode: bool
+    name: str
     properties: Any
 
     @property
@@ -188,6 +189,9 @@ class Transport(Protocol):
     max_frame_size: int
     channel_max: int
     idle_timeout: float
+
+    @property
+    def remote_max_frame_size(self) -> int: ...
 
     def sasl(self) -> Sasl: ...
     def bind(self, connection: Connection) -> None: ...

@@ -25,7 +25,7 @@ from ...protocol.dispatch import (
     DetachKind,
     Reattach,
 )
-from ._attaches import read_attach, read_window, write_attach
+from ._attaches import check_attach, read_attach, read_window, write_attach
 from ._deliveries import Delivery, Pointer
 from ._delivery_states import read_state, write_state
 from ._link_base import LinkHost, called_by_dispatcher
@@ -100,6 +100,7 @@ class RoutedLink:
         self._accepts: Final = accepts
         self._freed: Final = freed
         self._circuit: CircuitLink | None = None
+        self._failed: Refused | None = None  # why both have ended, perhaps before its circuit came
         self._tie = Tie.OPENING
         self._opened = accepts
         self._deliveries: dict[bytes, Delivery] = {}
@@ -110,6 +111,8 @@ class RoutedLink:
     def begin(self, circuit: CircuitLink) -> None:
         """Begin with its circuit, which may have answered already."""
         self._circuit = circuit
+        if self._failed is not None:
+            self._end_circuit(circuit, self._failed)
         self.flowed()
 
     # --- the dispatcher -------------------------------------------------------------------------
@@ -119,12 +122,19 @@ class RoutedLink:
         """Answer the client as the other end has done, or go on after a loss."""
         self._window = read_window(properties)
         if self._tie is Tie.OPENING:
-            link = self._link
+            link, engine = self._link, self.host.engine
+            names = link.remote_source.address, link.remote_target.address
+            try:
+                items = check_attach(
+                    self.host.proton, properties, engine.peer_max_frame, link.name, *names
+                )
+            except Refused as refused:
+                self._fail(refused)
+                return
             link.source.copy(link.remote_source)
             link.target.copy(link.remote_target)
             link.snd_settle_mode = link.remote_snd_settle_mode
-            names = link.remote_source.address, link.remote_target.address
-            write_attach(self.host.proton, link, properties)
+            write_attach(link, items)
             # A client knows an address by the name that it has asked for.
             link.source.address, link.target.address = names
             link.open()
@@ -303,14 +313,16 @@ class RoutedLink:
                 circuit.detach(closed=True, condition=CircuitCondition.ROUTE_LOST)
 
     def _fail(self, reason: Refused) -> None:
-        """End both the circuit and the link, since the peer has broken the protocol."""
-        circuit = self._circuit
+        """End both the circuit and the link, since one end has said what the other cannot take."""
+        self._failed = reason
         self._end(DetachKind.CLOSED, reason.condition, reason.description)
-        if circuit is not None:
-            with suppress(CircuitMisuse):
-                circuit.detach(
-                    closed=True, condition=reason.condition, description=reason.description
-                )
+        if self._circuit is not None:
+            self._end_circuit(self._circuit, reason)
+
+    @staticmethod
+    def _end_circuit(circuit: CircuitLink, reason: Refused) -> None:
+        with suppress(CircuitMisuse):
+            circuit.detach(closed=True, condition=reason.condition, description=reason.description)
 
 
 def _reason(found: Condition | None) -> tuple[str, str]:

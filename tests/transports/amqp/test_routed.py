@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cbor2 import dumps
 
 from onward.actors import Node
 from onward.actors.dispatch import CircuitLink, CircuitLinkEnd, Dispatcher
@@ -30,6 +31,7 @@ from onward.transports.amqp import AutoLink, LinkRoute
 from onward.transports.amqp._deliveries import Delivery, load_binding
 from onward.transports.amqp._routed import CONDITIONS
 from onward.transports.simulated import SimulatedNetwork
+from tests.actors.dispatch.circuit_ends import KeptEnd
 from tests.actors.dispatch.nets import SETTLE, Net, linear
 from tests.support.amqp import OPTIONS, Container, Edge, Edges, needs_proton, refusal
 from tests.support.virtual import virtual_time
@@ -374,7 +376,8 @@ async def test_a_program_that_floods_a_client_loses_the_circuit(chain: Chain) ->
 class Program:
     """A program that is a container of a name, and records what it is told."""
 
-    def __init__(self, dispatcher: Dispatcher, name: str = "jobs") -> None:
+    def __init__(self, dispatcher: Dispatcher, name: str = "jobs", properties: bytes = b"") -> None:
+        self._properties = properties
         self.told: list[tuple[Any, ...]] = []
         self.link: CircuitLink
         dispatcher.serve_circuits(name, self.accept)
@@ -382,7 +385,7 @@ class Program:
     def accept(self, attach: CircuitAttach, link: CircuitLink) -> CircuitLinkEnd:
         del attach
         self.link = link
-        link.accept()
+        link.accept(self._properties)
         return self
 
     def attached(self, properties: bytes) -> None:
@@ -445,6 +448,137 @@ async def test_a_program_may_be_the_other_end(chain: Chain) -> None:
     program.link.detach()
     chain.pump()
     assert state(link) == "closed" or "link_remote_detach" in edge.client.events
+
+
+def attach_as(**changed: Any) -> bytes:
+    """Return the properties of a circuit to a link, of which some values are others."""
+    items = {
+        "version": 1,
+        "window": 1000,
+        "sender": 2,
+        "receiver": 0,
+        "most": 0,
+        "source": [1, "jobs", 0, 1, 0, 0, False, b"", b"", b"", b""],
+        "target": [2, "jobs", 0, 1, 0, 0, False, b"", b"", b"", b""],
+        "properties": b"",
+    }
+    return dumps(list({**items, **changed}.values()))
+
+
+def terminus(**changed: Any) -> list[Any]:
+    """Return a source, of which some values are others."""
+    items = {
+        "type": 1,
+        "address": "jobs",
+        "durability": 0,
+        "expiry": 1,
+        "timeout": 0,
+        "mode": 0,
+        "dynamic": False,
+        "properties": b"",
+        "capabilities": b"",
+        "outcomes": b"",
+        "filter": b"",
+    }
+    return list({**items, **changed}.values())
+
+
+def encoded(value: Any) -> bytes:
+    data = proton.Data()
+    data.put_object(value)
+    return bytes(data.encode())
+
+
+NO_TEXT = b"\xc1\x07\x02\xa1\x02\xff\xfe\xa1\x00"  # a map with a text that is none
+
+ATTACHES: dict[str, dict[str, Any]] = {
+    "no values": {"properties": b"\xff\xff"},
+    "several values": {"properties": encoded({"a": 1}) * 2},
+    "no text": {"properties": NO_TEXT},
+    "no map": {"properties": encoded([1, 2])},
+    "a key that cannot be one": {"properties": b"\xc1\x04\x02\x45\xa1\x00"},
+    "settles": {"sender": 3},
+    "negative": {"receiver": -1},
+    "greatest message": {"most": -1},
+    "type": {"source": terminus(type=4)},
+    "expiry": {"target": terminus(expiry=77)},
+    "timeout": {"target": terminus(timeout=1 << 32)},
+    "mode": {"source": terminus(mode=-1)},
+    "filter": {"source": terminus(filter=b"\xd1\x00\x00")},
+}
+
+
+@pytest.mark.parametrize("wrong", ATTACHES)
+@pytest.mark.parametrize("which", ["sender", "receiver"])
+async def test_an_attach_that_cannot_be_written_ends_its_link_alone(
+    chain: Chain, which: str, wrong: str
+) -> None:
+    attach = attach_as(**ATTACHES[wrong])
+    program = Program(chain.dispatcher, properties=attach)
+    edge = chain.edges()
+    good, link = edge.client.receiver("orders"), getattr(edge.client, which)("jobs")
+    chain.pump()
+    assert refusal(link) == ("amqp:decode-error", "the attach of the other end is none")
+    assert (link.remote_target if which == "sender" else link.remote_source).type == 0
+    link.close()
+    chain.pump()
+    assert (edge.engine.closed, state(good)) == ("", "active")
+    assert program.told[-1] == ("down", "amqp:decode-error")
+    assert chain.dispatcher.statistics().circuits == 0
+
+
+@pytest.mark.parametrize("wrong", ATTACHES)
+@pytest.mark.parametrize("producer", [True, False])
+async def test_an_attach_that_cannot_be_written_does_not_reach_a_container(
+    chain: Chain, producer: bool, wrong: str
+) -> None:
+    container = chain.container()
+    end = KeptEnd()
+    attach = attach_as(**ATTACHES[wrong])
+    chain.dispatcher.open_circuit("jobs", end, producer=producer, properties=attach)
+    chain.pump()
+    assert end.last() == ("refused", "amqp:decode-error", "the attach of the other end is none")
+    assert (container.engine.closed, container.links, container.edge.circuits) == ("", [], 0)
+
+
+async def test_what_is_too_large_for_the_frames_of_a_client_ends_its_link_alone(
+    chain: Chain,
+) -> None:
+    large = attach_as(properties=encoded({"x": "y" * 5000}))
+    program = Program(chain.dispatcher, properties=large)
+    Program(chain.dispatcher, "jobs/small")
+    edge = chain.edges(max_frame=512)
+    link, good = edge.client.sender("jobs"), edge.client.sender("jobs/small")
+    chain.pump()
+    assert refusal(link)[0] == "amqp:frame-size-too-small"
+    assert program.told[-1] == ("down", "amqp:frame-size-too-small")
+    assert (edge.engine.closed, state(good)) == ("", "active")
+    # So do a text and the fields of a state: the first is cut, the others are left out.
+    program = Program(chain.dispatcher, "jobs/other")
+    link = edge.client.sender("jobs/other")
+    chain.pump()
+    program.link.grant(3)
+    chain.pump()
+    sent = [edge.client.send(link, edge.client.message(each)) for each in range(3)]
+    chain.pump()
+    tags = [each[1] for each in program.told if each[0] == "transfer"]
+    more = {"x": "y" * 500}
+    rejected = [0x25, "shop:closed", "\u20ac" * 60, more]
+    for tag, each in zip(
+        tags, (rejected, [0x27, True, True, more], [0x33, [b"x" * 500]]), strict=True
+    ):
+        program.link.dispose(tag, b"\0" + encoded(each))
+    chain.pump()
+    found = sent[0].remote.condition
+    assert (found.name, found.info) == ("shop:closed", None)
+    assert found.description == "\u20ac" * 60
+    assert (sent[1].remote_state, sent[1].remote.annotations) == (0x27, None)
+    assert [each.settled for each in sent] == [True, True, True]
+    program.link.detach(closed=True, condition="c" * 128, description="\u20ac" * 170)
+    chain.pump()
+    name, text = refusal(link)
+    assert (name, text) == ("c" * 128, "\u20ac" * ((512 - 128 - 128) // 3))
+    assert (edge.engine.closed, state(good)) == ("", "active")
 
 
 # --- drain --------------------------------------------------------------------------------------
