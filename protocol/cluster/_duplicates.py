@@ -169,7 +169,9 @@ class DuplicateSearch:
         # By zone: the ids, and how often each was asked for without an end.
         self._waiting: dict[str, dict[bytes, int]] = {}
         self._under_way: dict[str, _Request] = {}
+        # By when they were told last, and those of one hold by when they are forgotten.
         self._taken: dict[bytes, _Taken] = {}
+        self._taken_by_hold: dict[float, dict[bytes, _Taken]] = {}
         self._most_taken = limits.taken_ids
         self._taken_hold = limits.taken_hold
         self._longest_hold = max(limits.taken_hold, limits.longest_taken_hold)
@@ -261,7 +263,7 @@ class DuplicateSearch:
         if known is None or known.zone != zone:
             return
         if answer is None:
-            del self._taken[route_id]
+            self._forget(route_id)
         else:
             self._take(zone, route_id, answer, salts, now)
 
@@ -271,24 +273,34 @@ class DuplicateSearch:
         """Remember an id as taken, each time for twice as long as the time before."""
         if answer.owner is None:
             return
-        before = self._taken.pop(route_id, None)
         hold = self._taken_hold
-        if before is not None:
-            hold = min(2 * before.hold, self._longest_hold)
+        if route_id in self._taken:
+            hold = min(2 * self._forget(route_id).hold, self._longest_hold)
         self._forget_taken(now)
         while len(self._taken) >= self._most_taken:
-            del self._taken[next(iter(self._taken))]
+            self._forget(next(iter(self._taken)))
             self._forgotten += 1
-        self._taken[route_id] = _Taken(zone, salts, answer.owner, now, hold)
+        taken = self._taken[route_id] = _Taken(zone, salts, answer.owner, now, hold)
+        self._taken_by_hold.setdefault(hold, {})[route_id] = taken
+
+    def _forget(self, route_id: bytes) -> _Taken:
+        """Forget that an id is taken; return what was known of it."""
+        taken = self._taken.pop(route_id)
+        alike = self._taken_by_hold[taken.hold]
+        del alike[route_id]
+        if not alike:
+            del self._taken_by_hold[taken.hold]
+        return taken
 
     def _forget_taken(self, now: float) -> None:
         """Forget ids the time of which has been over for as long as they were refused.
 
         Until then the next time of one is longer.
         """
-        taken = self._taken
-        while taken and now >= (first := next(iter(taken.values()))).until + first.hold:
-            del taken[next(iter(taken))]
+        for alike in tuple(self._taken_by_hold.values()):
+            # Those of one hold are in the order in which they are forgotten; holds double.
+            while alike and now >= (first := next(iter(alike.values()))).until + first.hold:
+                self._forget(next(iter(alike)))
 
     def is_taken(self, route_id: bytes, owner: str, now: float) -> bool:
         """Whether a route id is remembered as one of another principal in another zone.

@@ -218,6 +218,28 @@ def test_an_id_is_refused_for_longer_each_time_that_it_is_found_taken() -> None:
         asked(search, mine, first, now=now)
 
 
+def test_what_is_over_is_forgotten_behind_what_is_refused_for_longer() -> None:
+    limits = ClusterLimits(taken_ids=2, taken_hold=10.0, longest_taken_hold=40.0)
+    search = DuplicateSearch(limits)
+    mine, first = RoutePlace(CLOCK, HOME, BOB), RoutePlace(CLOCK - 5, OTHER, ANN)
+    for now in (0.0, 1.0, 2.0, 3.0):
+        asked(search, mine, first, now=now)  # for 40 s in the end
+    asked(search, mine, first, now=4.0, number=2)
+    for now, count in ((23.9, 2), (24.0, 1), (82.9, 1), (83.0, 0)):
+        search.is_taken(route_id(3), BOB, now)
+        assert search.statistics().taken == count
+    # At the limit the one that was told first is forgotten, and counted.
+    for now in (90.0, 91.0, 92.0):
+        asked(search, mine, first, now=now)
+    asked(search, mine, first, now=93.0, number=2)
+    assert search.statistics().forgotten == 0
+    for number in (3, 4):
+        asked(search, mine, first, now=113.0, number=number)
+    taken = [search.is_taken(route_id(number), BOB, 114.0) for number in (1, 2, 3, 4)]
+    assert taken == [False, False, True, True]
+    assert search.statistics().forgotten == 1
+
+
 def test_a_zone_is_asked_again_for_an_id_that_is_refused() -> None:
     search = DuplicateSearch(ClusterLimits(taken_hold=10.0))
     mine, first = RoutePlace(CLOCK, HOME, BOB), RoutePlace(CLOCK - 5, OTHER, ANN)
