@@ -191,7 +191,9 @@ class ClusterInspection(Worker):
             used, reached = groups.separate, groups.reached
             yield LimitUse("cluster.max_groups", used, limits.max_groups, reached)
         if self._duplicates is not None:
-            search = self._duplicates.search.statistics()
+            search = self._duplicates.search.statistics(self.node.loop.time())
             most = limits.duplicate_ids * max(1, figures.to_zones)
             yield LimitUse("cluster.duplicate_ids", search.waiting, most, search.dropped)
+            most_held = limits.duplicate_hold
+            yield LimitUse("cluster.duplicate_hold", search.oldest, most_held, search.overdue)
             yield LimitUse("cluster.taken_ids", search.taken, limits.taken_ids, search.forgotten)

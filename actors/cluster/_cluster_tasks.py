@@ -122,6 +122,8 @@ class ClusterTasks(ClusterInspection):
                 if worker.over and gone:
                     del workers[broker_id]
                     worker.retire()
+                    if isinstance(worker, GatewayWorker) and worker.duplicates is not None:
+                        worker.duplicates.on_retired(worker)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

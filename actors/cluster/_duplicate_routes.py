@@ -77,10 +77,18 @@ class DuplicateRoutes:
         """
         taken = self.search.is_taken(route_id, owner, self._clock())
         zone = self.search.ask_again(route_id, self._clock()) if taken else ""
-        for gateway in self._links.gateways.values() if zone else ():
-            if gateway.info.zone == zone:
-                self.ask(gateway)
+        for gateway in self._gateways_of(zone) if zone else ():
+            self.ask(gateway)
         return taken
+
+    def _gateways_of(self, zone: str) -> list[GatewayWorker]:
+        """Return the brokers of a zone that groups are known by, a lost one while they are held."""
+        return [each for each in self._links.gateways.values() if each.info.zone == zone]
+
+    def on_retired(self, gateway: GatewayWorker) -> None:
+        """Forget what was to be asked, if no broker of a zone is left."""
+        if not self._gateways_of(gateway.info.zone):
+            self.search.forget(gateway.info.zone)
 
     def on_own_change(self, change: RouteAdd | RouteRemove) -> None:
         """Look an own route up in the filters of other zones, as it has joined."""
@@ -126,7 +134,7 @@ class DuplicateRoutes:
         return index.own_place(route_id)
 
     def _suspect(self, gateway: GatewayWorker, ids: Iterable[bytes]) -> None:
-        self.search.suspect(gateway.info.zone, ids)
+        self.search.suspect(gateway.info.zone, ids, now=self._clock())
         self.ask(gateway)
 
     def ask(self, gateway: GatewayWorker) -> None:
@@ -136,7 +144,7 @@ class DuplicateRoutes:
         # Without rules there is nothing to compare, and another version does not tell.
         owned = self._broker.authorization is not None and gateway.info.owners == OWNERS
         salt = secrets.token_bytes(OWNER_SALT_SIZE) if owned else b""
-        data = self.search.next(gateway.info.zone, salt)
+        data = self.search.next(gateway.info.zone, salt, now=self._clock())
         if data is not None:
             route = OWNERS_ROUTE if owned else PLACES_ROUTE
             self._run(self._request(gateway, route, data))
@@ -144,7 +152,8 @@ class DuplicateRoutes:
     def _ask_again(self, gateway: GatewayWorker, connection: object, what: AskLater) -> None:
         """Ask a zone once more, unless it has another link: with that all is looked up anew."""
         if connection is gateway.connection:
-            self.search.suspect(gateway.info.zone, (what.route_id,), what.times)
+            now = self._clock()
+            self.search.suspect(gateway.info.zone, (what.route_id,), what.times, now=now)
             self.ask(gateway)
 
     async def _request(self, gateway: GatewayWorker, route: str, data: bytes) -> None:

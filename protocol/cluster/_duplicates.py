@@ -100,6 +100,8 @@ class DuplicateSearchStatistics:
         asked: Number of ids that were asked for since the start.
         beaten: Number of own routes that were beaten.
         dropped: Number of ids that were not asked for, because of `duplicate_ids`.
+        overdue: Number of ids that the zone has not answered for within `duplicate_hold`.
+        oldest: Time for which the oldest of those waiting has been asked for, in seconds.
         refused: Number of registrations with a timestamp that was too far ahead, by `max_ahead`.
         foreign: Number of own routes that belonged to another principal, of those `beaten`.
         taken: Number of ids that are remembered as such.
@@ -114,17 +116,31 @@ class DuplicateSearchStatistics:
     foreign: int = 0
     taken: int = 0
     forgotten: int = 0
+    overdue: int = 0
+    oldest: float = 0.0
+
+
+class _Ask(NamedTuple):
+    """A question about an id.
+
+    Attributes:
+        times: How often it was asked before without an end.
+        found: The time at which it was found, in seconds.
+    """
+
+    times: int
+    found: float
 
 
 class _Request(NamedTuple):
     """A request under way.
 
     Attributes:
-        ids: What it asks for, and how often that was asked before.
+        ids: What it asks for.
         salt: Its salt; empty if it does not ask for owners.
     """
 
-    ids: dict[bytes, int]
+    ids: dict[bytes, _Ask]
     salt: bytes
 
 
@@ -158,16 +174,17 @@ class DuplicateSearch:
     """The own routes of a broker that other zones may have as well.
 
     Args:
-        limits: `duplicate_ids`, `taken_ids`, `taken_hold`, `longest_taken_hold` and `max_ahead` are
-            used.
+        limits: `duplicate_ids`, `duplicate_hold`, `taken_ids`, `taken_hold`, `longest_taken_hold`
+            and `max_ahead` are used.
     """
 
     def __init__(self, limits: ClusterLimits | None = None) -> None:
         limits = limits or ClusterLimits()
         self._most = limits.duplicate_ids
+        self._hold = limits.duplicate_hold
         self._ahead = int(limits.max_ahead * 1000)
-        # By zone: the ids, and how often each was asked for without an end.
-        self._waiting: dict[str, dict[bytes, int]] = {}
+        # By zone: the ids, by when they were found.
+        self._waiting: dict[str, dict[bytes, _Ask]] = {}
         self._under_way: dict[str, _Request] = {}
         # By when they were told last, and those of one hold by when they are forgotten.
         self._taken: dict[bytes, _Taken] = {}
@@ -176,24 +193,29 @@ class DuplicateSearch:
         self._taken_hold = limits.taken_hold
         self._longest_hold = max(limits.taken_hold, limits.longest_taken_hold)
         self._asked = self._beaten = self._dropped = self._refused = 0
-        self._foreign = self._forgotten = 0
+        self._foreign = self._forgotten = self._overdue = 0
 
-    def suspect(self, zone: str, ids: Iterable[bytes], times: int = 0) -> None:
+    def suspect(self, zone: str, ids: Iterable[bytes], times: int = 0, *, now: float = 0.0) -> None:
         """Prepare to ask a zone for ids of own routes that it may have.
 
         Args:
             zone: The zone.
             ids: The ids.
             times: How often it was asked for them already; see `AskLater`.
+            now: The time, in seconds.
         """
-        waiting = self._waiting.setdefault(zone, {})
+        waiting, new = self._waiting.setdefault(zone, {}), _Ask(times, now)
         for route_id in ids:
-            waiting[route_id] = max(times, waiting.get(route_id, 0))
+            known = waiting.get(route_id, new)
+            waiting[route_id] = _Ask(max(times, known.times), known.found)
+        self._drop_oldest(waiting)
+
+    def _drop_oldest(self, waiting: dict[bytes, _Ask]) -> None:
         while len(waiting) > self._most:
             del waiting[next(iter(waiting))]
             self._dropped += 1
 
-    def next(self, zone: str, salt: bytes = b"") -> bytes | None:
+    def next(self, zone: str, salt: bytes = b"", now: float = 0.0) -> bytes | None:
         """Return a request for a zone; `None` if there is none, or one is under way.
 
         `answered` or `failed` has to be called at its end.
@@ -201,8 +223,12 @@ class DuplicateSearch:
         Args:
             zone: The zone.
             salt: A random one of 16 bytes, to ask for the owners as well, by `OWNERS_ROUTE`.
+            now: The time, in seconds.
         """
-        waiting = self._waiting.get(zone)
+        waiting = self._waiting.get(zone, {})
+        while waiting and now >= next(iter(waiting.values())).found + self._hold:
+            del waiting[next(iter(waiting))]
+            self._overdue += 1
         if not waiting or zone in self._under_way:
             return None
         ids = {route_id: waiting.pop(route_id) for route_id in tuple(waiting)[:MAX_PLACES]}
@@ -233,11 +259,11 @@ class DuplicateSearch:
         ids, salt = self._under_way.pop(zone, _NO_REQUEST)
         salts, answers = _read(data, len(ids), salt)
         found: list[Beaten | Earlier | AskLater] = []
-        for (route_id, times), answer in zip(ids.items(), answers, strict=True):
+        for (route_id, ask), answer in zip(ids.items(), answers, strict=True):
             mine = own(route_id)
             if mine is None:
                 self._compare_taken(zone, route_id, answer, salts, now)
-            each = None if mine is None else _meaning(route_id, mine, answer, salts, times)
+            each = None if mine is None else _meaning(route_id, mine, answer, salts, ask.times)
             if answer is None or each is None:
                 continue
             if answer.place.timestamp > clock + self._ahead:
@@ -325,25 +351,34 @@ class DuplicateSearch:
         taken = self._taken.get(route_id)
         if taken is None or now < taken.at + ASK_AGAIN:
             return ""
-        self.suspect(taken.zone, (route_id,))
+        self.suspect(taken.zone, (route_id,), now=now)
         return taken.zone
 
     def failed(self, zone: str) -> None:
-        """Receive the failure of a request: its ids are asked for again."""
-        for route_id, times in self._under_way.pop(zone, _NO_REQUEST).ids.items():
-            self.suspect(zone, (route_id,), times)
+        """Receive the failure of a request: its ids are asked for again, and before the others."""
+        ids = self._under_way.pop(zone, _NO_REQUEST).ids
+        later = self._waiting.get(zone, {})
+        for route_id, ask in ids.items():
+            again = later.pop(route_id, ask)
+            ids[route_id] = _Ask(max(ask.times, again.times), ask.found)
+        waiting = self._waiting[zone] = {**ids, **later}
+        self._drop_oldest(waiting)
 
     def forget(self, zone: str) -> None:
-        """Forget what was to be asked: with another link to the zone, its whole filter comes."""
+        """Forget what was to be asked: the zone is lost, or its filter comes by a new link."""
         self._waiting.pop(zone, None)
         self._under_way.pop(zone, None)
 
-    def statistics(self) -> DuplicateSearchStatistics:
-        """Return the figures of the search at this moment."""
-        waiting = sum(map(len, self._waiting.values()))
-        waiting += sum(len(each.ids) for each in self._under_way.values())
+    def statistics(self, now: float = 0.0) -> DuplicateSearchStatistics:
+        """Return the figures of the search at this moment.
+
+        Args:
+            now: The time, in seconds.
+        """
+        asked = [*self._waiting.values(), *(each.ids for each in self._under_way.values())]
+        found = min((next(iter(ids.values())).found for ids in asked if ids), default=now)
         return DuplicateSearchStatistics(
-            waiting=waiting,
+            waiting=sum(map(len, asked)),
             asked=self._asked,
             beaten=self._beaten,
             dropped=self._dropped,
@@ -351,6 +386,8 @@ class DuplicateSearch:
             foreign=self._foreign,
             taken=len(self._taken),
             forgotten=self._forgotten,
+            overdue=self._overdue,
+            oldest=max(0.0, now - found),
         )
 
 

@@ -45,6 +45,9 @@ class ClusterLimits:
             filter of another zone is refused as a bad frame.
         duplicate_ids: Route ids for each other zone about which it is still to be asked whether it
             has them as well. Beyond: the oldest are dropped and counted.
+        duplicate_hold: Time for which a zone is asked for such an id, from when it was found, in
+            seconds. Beyond, as the zone does not answer: it is dropped and counted, until it is
+            found again. If the link is lost, all of the zone are looked up anew with the next one.
         taken_ids: Route ids that are remembered as those of other principals in other zones, so
             that they are refused at once. Beyond: the oldest are forgotten and counted.
         taken_hold: Time for which such an id is refused, in seconds. It doubles each time that the
@@ -87,6 +90,7 @@ class ClusterLimits:
     filter_ids: Size = 65_536
     filter_bytes: FilterSize = 4 * 1024 * 1024
     duplicate_ids: Size = 65_536
+    duplicate_hold: Seconds = 600.0
     taken_ids: Count = 10_000
     taken_hold: Seconds = 30.0
     longest_taken_hold: Seconds = 960.0

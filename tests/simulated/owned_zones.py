@@ -673,8 +673,8 @@ class EndsNoSessions(OwnedBroker):
 class AsksOnce(DuplicateSearch):
     """Has an own route closed at the first answer, whatever time of its owner the other one has."""
 
-    def suspect(self, zone: str, ids: Iterable[bytes], times: int = 0) -> None:
-        super().suspect(zone, ids, 1000)
+    def suspect(self, zone: str, ids: Iterable[bytes], times: int = 0, *, now: float = 0.0) -> None:
+        super().suspect(zone, ids, 1000, now=now)
 
 
 class LetsOwnersMoveWithoutTheirTime(OwnedBroker):

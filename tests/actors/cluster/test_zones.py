@@ -447,12 +447,14 @@ def duplicates(site: Site) -> DuplicateRoutes:
 
 
 def is_asked_by(
-    site: Site, ask: Callable[[DuplicateSearch, str, bytes], bytes | None]
-) -> Callable[[DuplicateSearch, str, bytes], bytes | None]:
+    site: Site, ask: Callable[[DuplicateSearch, str, bytes, float], bytes | None]
+) -> Callable[[DuplicateSearch, str, bytes, float], bytes | None]:
     """Return how all brokers ask other zones if only one of them does."""
 
-    def next_of(search: DuplicateSearch, zone: str, salt: bytes = b"") -> bytes | None:
-        return ask(search, zone, salt) if search is duplicates(site).search else None
+    def next_of(
+        search: DuplicateSearch, zone: str, salt: bytes = b"", now: float = 0.0
+    ) -> bytes | None:
+        return ask(search, zone, salt, now) if search is duplicates(site).search else None
 
     return next_of
 

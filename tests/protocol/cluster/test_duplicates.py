@@ -94,6 +94,39 @@ def test_a_request_that_fails_is_made_again_and_one_of_a_lost_link_is_not() -> N
     assert search.answered("b", b"", NOWHERE.get, CLOCK) == []
 
 
+def test_a_zone_that_does_not_answer_is_asked_for_an_id_for_a_time() -> None:
+    search = DuplicateSearch(ClusterLimits(duplicate_hold=60.0))
+    search.suspect("b", map(route_id, (1, 2)), now=10.0)
+    assert search.next("b", now=10.0) == route_id(1) + route_id(2)
+    search.suspect("b", map(route_id, (3, 2)), now=20.0)
+    assert search.statistics(30.0).oldest == 20.0
+    # One that is found again while it is asked for is asked for from when it was found first.
+    search.failed("b")
+    assert search.next("b", now=69.9) == b"".join(map(route_id, (1, 2, 3)))
+    search.failed("b")
+    assert search.statistics(70.0).overdue == 0
+    assert search.next("b", now=70.0) == route_id(3)
+    figures = search.statistics(75.0)
+    assert (figures.waiting, figures.overdue, figures.oldest) == (1, 2, 55.0)
+    search.failed("b")
+    assert search.next("b", now=80.0) is None
+    figures = search.statistics(80.0)
+    assert (figures.waiting, figures.overdue, figures.oldest) == (0, 3, 0.0)
+    # It is asked for anew once it is found again.
+    search.suspect("b", [route_id(1)], now=90.0)
+    assert search.next("b", now=149.0) == route_id(1)
+
+
+def test_at_the_limit_those_of_a_failed_request_are_the_oldest() -> None:
+    search = DuplicateSearch(ClusterLimits(duplicate_ids=2))
+    search.suspect("b", map(route_id, (1, 2)))
+    search.next("b")
+    search.suspect("b", [route_id(3)])
+    search.failed("b")
+    assert search.next("b") == route_id(2) + route_id(3)
+    assert search.statistics().dropped == 1
+
+
 def test_no_more_ids_are_asked_for_than_the_limits() -> None:
     search = DuplicateSearch(ClusterLimits(duplicate_ids=2000))
     search.suspect("b", map(route_id, range(2500)))
