@@ -73,13 +73,17 @@ class DuplicateRoutes:
     def taken(self, route_id: bytes, owner: str) -> bool:
         """Whether a route id is known to be another principal's in another zone.
 
-        If so, the zone is asked whether it has it still.
+        If so, the zone is asked whether it has it still. It is not if the zone is lost: of a lost
+        broker of the own zone no ids are kept, either.
         """
-        taken = self.search.is_taken(route_id, owner, self._clock())
-        zone = self.search.ask_again(route_id, self._clock()) if taken else ""
-        for gateway in self._gateways_of(zone) if zone else ():
-            self.ask(gateway)
-        return taken
+        now = self._clock()
+        if not self.search.is_taken(route_id, owner, now):
+            return False
+        gateways = self._gateways_of(self.search.taken_in(route_id))
+        if gateways and self.search.ask_again(route_id, now):
+            for gateway in gateways:
+                self.ask(gateway)
+        return bool(gateways)
 
     def _gateways_of(self, zone: str) -> list[GatewayWorker]:
         """Return the brokers of a zone that groups are known by, a lost one while they are held."""

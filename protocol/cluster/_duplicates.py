@@ -354,6 +354,11 @@ class DuplicateSearch:
         self.suspect(taken.zone, (route_id,), now=now)
         return taken.zone
 
+    def taken_in(self, route_id: bytes) -> str:
+        """Return the zone that has told that an id is taken; empty if none is remembered."""
+        taken = self._taken.get(route_id)
+        return "" if taken is None else taken.zone
+
     def failed(self, zone: str) -> None:
         """Receive the failure of a request: its ids are asked for again, and before the others."""
         ids = self._under_way.pop(zone, _NO_REQUEST).ids

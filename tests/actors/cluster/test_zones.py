@@ -459,6 +459,40 @@ def is_asked_by(
     return next_of
 
 
+async def test_an_id_that_is_taken_in_a_lost_zone_is_free_when_its_groups_are_removed() -> None:
+    """As one of a lost broker of the own zone; its owner is the first one again when it is back."""
+    async with clusters() as c:
+        made = await joined(c, "a1 b1 b2")
+        take_rules(made, "a1 b1 b2")
+        rival = made["b1"]
+        await made["a1"].connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        await rival.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(5)
+        for _ in range(5):  # it is refused for 16 minutes in the end
+            with pytest.raises(NotAllowed, match="register"):
+                await rival.connect("orders", UUID(int=1), BOB)
+            await asyncio.sleep(10)
+        part(c, {"b1": rival, "b2": made["b2"], "a1": made["a1"]})
+        await asyncio.sleep(2)
+        with pytest.raises(NotAllowed, match="register"):
+            await rival.connect("orders", UUID(int=1), BOB)
+        limits = {each.name: each for each in rival.cluster.limits()}
+        assert limits["cluster.duplicate_ids"].used == 1  # it cannot be asked now
+        assert 0 <= limits["cluster.duplicate_hold"].used < 1
+        await asyncio.sleep(20)
+        limits = {each.name: each for each in rival.cluster.limits()}
+        assert (limits["cluster.taken_ids"].used, limits["cluster.duplicate_ids"].used) == (1, 0)
+        await rival.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(60)
+        assert rival.found("orders") == [rival.id]
+        c.network.heal()
+        await asyncio.sleep(100)
+        assert (made["a1"].evicted, rival.evicted) == ([], [REFUSED, REFUSED])
+        with pytest.raises(NotAllowed, match="register"):
+            await rival.connect("orders", UUID(int=1), BOB)
+
+
 def far_from(made: dict[str, Site], name: str) -> tuple[Site, Site]:
     """Return the brokers of zone a: one that a broker has no link with, and its gateway."""
     gateway = made[name].cluster.membership.gateway("a")

@@ -276,7 +276,9 @@ def test_what_is_over_is_forgotten_behind_what_is_refused_for_longer() -> None:
 def test_a_zone_is_asked_again_for_an_id_that_is_refused() -> None:
     search = DuplicateSearch(ClusterLimits(taken_hold=10.0))
     mine, first = RoutePlace(CLOCK, HOME, BOB), RoutePlace(CLOCK - 5, OTHER, ANN)
+    assert search.taken_in(route_id(1)) == ""
     asked(search, mine, first)
+    assert search.taken_in(route_id(1)) == "b"
     assert search.ask_again(route_id(1), 0.9) == ""  # it has just said so
     assert search.next("b", SALT) is None
     for now in (9.0, 25.0):
