@@ -283,7 +283,7 @@ def _best(branch: _Branch[T], name: list[str], place: int) -> _Entry[T] | None:
         return branch.entry
     rest = branch.rest
     # In normal form neither `*` nor another `#` stands behind a `#`.
-    if rest is None or not rest.tokens:
+    if rest is None or rest.tokens.keys().isdisjoint(name[place:]):
         return None if rest is None else rest.entry
     places: dict[str, int] = {}
     for at in range(place, len(name)):

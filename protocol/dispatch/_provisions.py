@@ -172,8 +172,9 @@ class Provisions:
         self._own: Final = PatternTable[Provision]()
         self._told: Final[dict[NamePattern, dict[str, Provision | None]]] = {}
         self._guarded: Final[set[NamePattern]] = set()
-        # Of each pattern the provision that decides where no better one matches.
-        self._table: Final = PatternTable[Provision]()
+        # Of each pattern that only other nodes have, the provision that decides where no better one
+        # matches.
+        self._others: Final = PatternTable[Provision]()
 
     def __len__(self) -> int:
         return len(self._own)
@@ -184,7 +185,8 @@ class Provisions:
 
     def deciding(self) -> Iterator[Provision]:
         """Return the provisions that decide, of any node, each for its pattern."""
-        return iter(self._table)
+        yield from self._own
+        yield from self._others
 
     @property
     def guarded(self) -> bool:
@@ -301,6 +303,8 @@ class Provisions:
 
     def _choose(self, pattern: NamePattern) -> None:
         """Choose the provision of a pattern that decides."""
+        if self._others.get(pattern) is not None:
+            self._others.remove(pattern)
         chosen = self._own.get(pattern)
         if chosen is None:
             found = {
@@ -308,11 +312,9 @@ class Provisions:
                 for node, each in self._told.get(pattern, {}).items()
                 if each is not None and each.semantics.pattern is not RoutingPattern.UNAVAILABLE
             }
-            chosen = found[min(found)] if found else None
-        if self._table.get(pattern) is not None:
-            self._table.remove(pattern)
-        if chosen is not None:
-            self._table.add(pattern, chosen)
+            if found:
+                chosen = found[min(found)]
+                self._others.add(pattern, chosen)
         guarded = chosen is not None and chosen.semantics.access != _ANYONE
         (self._guarded.add if guarded else self._guarded.discard)(pattern)
 
@@ -327,7 +329,7 @@ class Provisions:
     def _decides(self, text: str) -> Provision | None:
         """Return the provision that decides for the text of a name: one of this node first."""
         own = self._own.find(text)
-        return self._table.find(text) if own is None else own
+        return self._others.find(text) if own is None and len(self._others) else own
 
     def semantics_of(self, name: Name) -> Semantics:
         """Return the semantics of a name: those that are provisioned, or the default."""
@@ -370,7 +372,7 @@ class Provisions:
     def _conflicts_of(self, pattern: NamePattern) -> Iterator[Conflict]:
         """Yield the conflicts about a pattern of other nodes, in the order of these."""
         decides = (
-            self._own.get(pattern) or self._own.find(_covered(pattern)) or self._table.get(pattern)
+            self._own.get(pattern) or self._own.find(_covered(pattern)) or self._others.get(pattern)
         )
         here = self.default if decides is None else decides.semantics
         for node, told in sorted(self._told[pattern].items()):
