@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -79,6 +79,7 @@ class CircuitTable:
         self._containers: Final[dict[int, CircuitContainer]] = {}
         self._resumable: Final[dict[bytes, CircuitLink]] = {}
         self._links: Final[dict[CircuitLink, None]] = {}
+        self._unchecked: dict[CircuitLink, None] = {}  # since rules have changed
         self._work: Final = deque[Callable[[], object]]()
         self._running = False
 
@@ -146,13 +147,22 @@ class CircuitTable:
             self.soon(partial(self._receive, link.number, side, data, None))
 
     def check_access(self) -> None:
-        """Detach the ends that would be refused now."""
-        for link in tuple(self._links):
-            semantics = self._core.provisioning.semantics_of(link.name)
-            may = may_produce if link.producer else may_consume
-            if not link.container and not may(semantics, link.principal):
-                self.soon(partial(link.detach, condition=CircuitCondition.UNAUTHORIZED))
-        self.run()
+        """Detach the ends that would be refused now, in slices."""
+        under_way = bool(self._unchecked)
+        self._unchecked = self._links.copy()
+        if self._unchecked and not under_way:
+            self._core.slices.begin(self._to_check(), self._check)
+
+    def _to_check(self) -> Iterator[CircuitLink]:
+        while self._unchecked:
+            yield self._unchecked.popitem()[0]
+
+    def _check(self, link: CircuitLink) -> None:
+        semantics = self._core.provisioning.semantics_of(link.name)
+        may = may_produce if link.producer else may_consume
+        if not (link.container or link.over or may(semantics, link.principal)):
+            self.soon(partial(link.detach, condition=CircuitCondition.UNAUTHORIZED))
+            self.run()
 
     def suspend(self, link: CircuitLink) -> None:
         """Keep an end for an attach that resumes its circuit; the oldest ones go beyond a limit."""

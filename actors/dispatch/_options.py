@@ -29,8 +29,8 @@ class DispatchOptions:
         max_names: Names of which a node keeps a state: those with consumers, producers, messages
             or consumers at other nodes. Beyond: a message for another one is released, and another
             consumer or producer is refused.
-        name_slice: Most names that are brought up to date after a change of the network or of
-            provisions before the loop does other things.
+        name_slice: Most names and ends of circuits that are brought up to date after a change of
+            the network or of provisions before the loop does other things.
         anonymous_window: Messages of an anonymous producer that have no outcome yet. Beyond: a
             further send waits.
         max_waiting: Sends of one producer that wait for credit. Beyond: a further one raises

@@ -39,11 +39,15 @@ class Net:
         cost: int = 1,
         default: Semantics | None = None,
         circuits: CircuitLimits | None = None,
+        name_slice: int = 200,
     ) -> None:
         for name in names:
             node = self.nodes[name] = await self.network.node(name)
             options = DispatchOptions(
-                cost=cost, default=default or Semantics(), circuits=circuits or CircuitLimits()
+                cost=cost,
+                default=default or Semantics(),
+                circuits=circuits or CircuitLimits(),
+                name_slice=name_slice,
             )
             self.at[name] = await Dispatcher.attach(node, options)
             await node.listen(f"sim://{name}", expose=[DISPATCH])

@@ -7,6 +7,7 @@ from asyncio import sleep
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -478,6 +479,32 @@ async def test_roles_are_those_of_the_name(net: Net) -> None:
     assert served.ends[0].last()[:3] == ("down", DETACHED, "unauthorized")
     at.update("orders", replace(LINK, access=Access(consumers=frozenset({"other"}))))
     assert served.ended == [Refusal.ROLES]
+
+
+async def test_rules_that_change_are_checked_in_slices(net: Net) -> None:
+    await net.start("a", name_slice=3, circuits=CircuitLimits(max_share=100))
+    net.provision("orders", LINK)
+    at = net.at["a"]
+    Served().serve(at)
+    shop = Principal("shop", "test", roles=frozenset({"shop"}))
+    ends = [opened(at, principal=shop) for _ in range(20)]
+    gone = opened(at, principal=shop)
+    other = Access(producers=frozenset({"other"}))
+
+    def left() -> int:
+        return sum(each.last() == ("attached", b"own") for each in ends)
+
+    at.update("orders", replace(LINK, access=other))
+    # What is changed meanwhile counts for those that are left; one that has gone is none of them.
+    gone.link.detach()
+    at.update("orders", replace(LINK, access=replace(other, producers=frozenset({"third"}))))
+    turns = [len(ends), left()]
+    while turns[-1]:
+        await sleep(0)
+        turns.append(left())
+    assert max(before - after for before, after in pairwise(turns)) <= 3
+    assert {each.last()[2] for each in ends} == {"unauthorized"}
+    assert gone.last()[:3] == ("down", DETACHED, "")
 
 
 async def test_a_client_has_no_more_circuits_than_its_share(net: Net) -> None:
