@@ -21,12 +21,12 @@ once: the zone is asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ..broker import NO_OWNER, bounded_since
 from ._limits import ClusterLimits
-from ._ownership import RoutePlace
+from ._ownership import RoutePlace, is_foreign, standing
 from ._places import (
     MAX_PLACES,
     OwnedPlace,
@@ -43,6 +43,10 @@ ASK_AGAIN: Final = 1.0
 MOST_ASKED: Final = 4
 """Times that a zone is asked for a route that its owner has there later, a second apart. Then the
 own route is closed, and since when its owner has had it is lost."""
+
+
+_ANOTHER: Final = "another"
+"""Any other owner than one that is compared: a text that `owner_text` does not make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,17 +415,22 @@ def _meaning(
     """Return what an answer means for an own route; `None` if it means nothing."""
     if answer is None:
         return None
-    place, owner = answer
-    known = mine.owner is not None and owner is not None
-    foreign = known and owner != salted_owner(mine.owner or NO_OWNER, salts)
-    if not foreign:
+    place = answer.place
+    other = replace(place, owner=_named(answer.owner, mine.owner, salts))
+    foreign = is_foreign(mine, other)
+    known = not foreign and None not in (mine.owner, other.owner)
+    if standing((mine, other)) is mine:
         since = bounded_since(place.claim[0], mine.timestamp)
-        if mine < place:
-            lacks = bounded_since(mine.claim[0], place.timestamp) < place.claim[0]
-            if known and lacks and times + 1 < MOST_ASKED:
-                return AskLater(route_id, times + 1)
-            return Beaten(route_id, place)
         return Earlier(route_id, since) if known and since < mine.claim[0] else None
-    # A worker of a broker there has no connection that could be closed.
-    loses = place.claim < mine.claim or owner == salted_owner(NO_OWNER, salts)
-    return Beaten(route_id, place, foreign=True) if loses else None
+    lacks = bounded_since(mine.claim[0], place.timestamp) < place.claim[0]
+    if known and lacks and times + 1 < MOST_ASKED:
+        return AskLater(route_id, times + 1)
+    return Beaten(route_id, place, foreign=foreign)
+
+
+def _named(owner: bytes | None, mine: str | None, salts: bytes) -> str | None:
+    """Return a salted owner as the rule of owners compares it with that of an own route."""
+    if owner is None:
+        return None
+    names = (each for each in (mine, NO_OWNER) if each is not None)
+    return next((each for each in names if salted_owner(each, salts) == owner), _ANOTHER)

@@ -203,13 +203,13 @@ def test_of_two_owners_the_first_one_keeps_the_route(one: RoutePlace, two: Route
     """Both zones decide alike, though each has asked with a salt of its own."""
     for own, other in ((one, two), (two, one)):
         beaten = asked(DuplicateSearch(), own, other)
-        if own.owner == NO_OWNER:
-            continue  # a worker of a broker asks for nothing
         unknown = own.owner is None or other.owner is None
         if unknown or own.owner == other.owner:
             assert bool(beaten) == (own < other)
         else:
-            assert bool(beaten) == (first(other) < first(own) or other.owner == NO_OWNER)
+            workers = NO_OWNER in (own.owner, other.owner)
+            earlier = other.owner == NO_OWNER if workers else first(other) < first(own)
+            assert bool(beaten) == earlier
             assert all(each.foreign for each in beaten)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cmp_to_key
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import given, strategies as st
@@ -81,16 +84,86 @@ def test_one_place_stays_in_whatever_order_they_are_known(places: list[RoutePlac
             assert NO_OWNER not in owners
 
 
-@given(SOME)
-def test_the_place_that_stays_beats_each_other_one_with_a_known_owner(
-    places: list[RoutePlace],
-) -> None:
-    """So of brokers that compare two at a time none ends the connection that stays."""
-    if all(each.owner is not None for each in places) and len(places) == 2:
-        one, two = places
-        first = min(one.claim, two.claim)
-        if is_foreign(one, two) and NO_OWNER not in (one.owner, two.owner):
-            assert standing(places).claim == first
+def beats(one: RoutePlace, other: RoutePlace) -> bool:
+    """Whether one of two stays, as brokers decide that know of no other."""
+    return standing((one, other)) is one
+
+
+def compared(one: RoutePlace, other: RoutePlace) -> int:
+    """Return where one of two is in the order: before the other one if it beats that."""
+    return -1 if beats(one, other) else 1
+
+
+def left(places: Sequence[RoutePlace], told: Iterable[tuple[int, int]]) -> list[RoutePlace]:
+    """Return what is left where each home broker decides on what it was told, by pairs.
+
+    Args:
+        places: The places, by number.
+        told: Which home broker was told of which place before that was ended.
+    """
+    ended = {one for one, other in told if not beats(places[one], places[other])}
+    return [each for number, each in enumerate(places) if number not in ended]
+
+
+def owned(number: int, owner: int, since: int, age: int, *, first: bool) -> RoutePlace:
+    """Return a place of an owner that has had the id since a time of its own."""
+    text = NO_OWNER if first else owner_text(str(owner), "token", "")
+    return RoutePlace(100 + age, bytes([number]) * 16, text, since=10 * since + owner)
+
+
+@st.composite
+def owners(draw: st.DrawFn) -> list[RoutePlace]:
+    """Draw places of some owners, each of which has taken its time over as it connected anew."""
+    count = draw(st.integers(1, 3))
+    worker = draw(st.booleans())
+    times = draw(st.lists(st.integers(0, 8), min_size=count, max_size=count))
+    some = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, 9)), min_size=1))[:5]
+    return [
+        owned(number, owner, times[owner], age, first=worker and not owner)
+        for number, (owner, age) in enumerate(some)
+    ]
+
+
+@given(owners())
+def test_by_pairs_the_same_place_stays_as_by_all_of_them(places: list[RoutePlace]) -> None:
+    """So nothing that brokers decide before they know of all ends the one that stays."""
+    ordered = sorted(places, key=cmp_to_key(compared))
+    for one, other in combinations(ordered, 2):
+        assert beats(one, other)
+        assert not beats(other, one)
+    assert standing(places) is ordered[0]
+    every = list(permutations(range(len(places)), 2))
+    assert left(places, every) == [ordered[0]]
+    assert ordered[0] in left(places, every[::2])
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        pytest.param(None, id="at a broker without rules"),
+        pytest.param(ANN, id="of the first owner, which was cut off from its first connection"),
+    ],
+)
+def test_of_three_each_may_lose_to_another_one(owner: str | None) -> None:
+    """Then the id is free, and the next registration has it: nothing goes on in a circle."""
+    first = RoutePlace(CLOCK, bytes([1]) * 16, ANN)
+    rival = RoutePlace(CLOCK + 1, bytes([2]) * 16, BOB)
+    if owner is None:
+        rival = replace(rival, timestamp=CLOCK + 3, since=CLOCK + 1)
+    newer = RoutePlace(CLOCK + 2, bytes([3]) * 16, owner)
+    assert [beats(newer, first), beats(first, rival), beats(rival, newer)] == [True] * 3
+    # Brokers that know of all three before they end one keep one, whatever the order.
+    places = [first, rival, newer]
+    assert all(standing(each) is newer for each in permutations(places))
+    every = [*permutations(range(3), 2)]
+    assert left(places, every) == []
+    assert all(may_take([], each) for each in (ANN, BOB))
+    # A message that comes later than an end tells of one place less, and one is left.
+    assert [left(places, set(every) - {pair}) for pair in ((0, 2), (1, 0), (2, 1))] == [
+        [first],
+        [rival],
+        [newer],
+    ]
 
 
 def test_suspended_sessions_follow_what_their_brokers_tell() -> None:
