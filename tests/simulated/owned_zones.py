@@ -471,10 +471,24 @@ class OwnedWorld(ZoneWorld):
 
     def attempt(self, each: Principal, brokers: Sequence[Broker]) -> bool:
         """Let a principal register at one of some brokers; return whether it is not refused."""
-        if not brokers:
-            return False
+        return bool(brokers) and self.register(each, self.draw.choice(brokers))
+
+    def come_back(self, owner: Principal, brokers: Sequence[Broker]) -> None:
+        """Let an owner register at one of some brokers.
+
+        The first try may be refused: if another principal has had the id in the other zone, that is
+        asked for it then, and the next one is not.
+        """
+        broker = self.draw.choice(brokers)
+        if not self.register(owner, broker):
+            self.clock.run(self.clock.now + 1.0 + 4 * self.plan.delays[1])
+            if not self.register(owner, broker):
+                self.violation("an owner was refused")
+
+    def register(self, each: Principal, broker: Broker) -> bool:
+        """Let a principal register at a broker; return whether it is not refused."""
         each.wanted = True
-        made = self.draw.choice(brokers).register(each)
+        made = broker.register(each)
         each.connection = made if made.open else None
         return made.open
 
@@ -538,8 +552,8 @@ class OwnedWorld(ZoneWorld):
             near, there = self.sides(home)
             if self.draw.random() < 0.3:
                 owner.resume()
-            elif not self.attempt(owner, near if self.draw.random() < 0.5 or not there else there):
-                self.violation("an owner was refused")
+            else:
+                self.come_back(owner, near if self.draw.random() < 0.5 or not there else there)
         self.pause()
         self.verify(held)
 
@@ -576,11 +590,8 @@ class OwnedWorld(ZoneWorld):
             # Ids are gathered for a second: by then the other zone is told of this one at once.
             self.clock.run(self.clock.now + 1.5)
             # The connection that it has is for the brokers to find out.
-            if there and not self.attempt(owner, there):
-                # The id was its rival's before: that is asked for now.
-                self.clock.run(self.clock.now + 1.0 + 4 * self.plan.delays[1])
-                if not self.attempt(owner, there):
-                    self.violation("an owner was refused")
+            if there:
+                self.come_back(owner, there)
         self.pause()
         self.verify(held)
 

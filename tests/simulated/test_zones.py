@@ -30,13 +30,15 @@ AT_ONCE = 20
 FOUND = (1570,)
 """Seeds of zones that have shown a mistake. 1570: while the link to a gateway that was lost too
 often was away, another one had its zone; then the first was used again before it had held."""
-FOUND_OF_OWNERS = (76, 77, 90056, 100268)
+FOUND_OF_OWNERS = (76, 77, 90056, 100268, 201317)
 """The same with rules. 77: a registration by a slow clock was older than the suspended session of
 its owner at another broker. 76: an owner was refused in its own zone, for what another had had.
 90056: a broker hung while its destination went to another one and gave up there; of the run it was
 never told that the destination has gone, as the lifetime of a connection tells a real one.
 100268: an owner moved to another zone, which answered that it has the newer connection before it
-had asked since when the owner has its id: the first one was closed, and that time lost."""
+had asked since when the owner has its id: the first one was closed, and that time lost.
+201317: a broker that an owner moved to remembered that the other zone has the id for its rival: the
+first try is refused then, and the owner of the run did not try again."""
 RARE: dict[type[Broker], tuple[int, ...]] = {
     owned_zones.LetsOwnersMoveWithoutTheirTime: (158, 164, 100268)
 }
