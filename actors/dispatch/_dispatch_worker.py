@@ -151,6 +151,8 @@ class DispatchWorker(Worker):
         if not rest:
             self.core.topology.receive(message)
             return
+        if rest[0][0] == DELIVERY and self.core.fast.transits.receive(message):
+            return
         context = message.context
         outside = None if context is None else context.outside
         first = rest[0]
@@ -205,7 +207,9 @@ class DispatchWorker(Worker):
             leg=True,
             share=core.totals.share_of(("neighbour", link), neighbour=True),
         )
-        core.bind(core.parse(transit.name), arrival)
+        state = core.bind(core.parse(transit.name), arrival)
+        if state is not None and message.source is not None:
+            core.fast.transits.learn(message.onward_route[0].value, transit, state, message.source)
 
     def _outcome(self, message: Message, first: Address) -> None:
         """Receive a reply, an error reply or a disposition for a copy."""

@@ -20,11 +20,14 @@ from ...protocol.dispatch import (
     TOKEN_SIZE,
     ConsumerTarget,
     FastDelivery,
+    FastPath,
+    FastTarget,
     Target,
     return_address,
 )
 from ._arrival import PLAIN, Arrival, PlainPath
 from ._consumer_record import Accept
+from ._fast_transits import FastTransits
 from ._stored import holds_on_disk
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class FastPaths:
         self.open: Final[dict[bytes, tuple[NameState, bytes, Address]]] = {}
         self.accepted = 0
         self._tokens: Final[list[tuple[bytes, Address]]] = []
+        self.transits: Final = FastTransits(core, self)
         parts = core.node.parts
         self._is_inside: Final = parts.table.is_inside
         self._run_queue: Final = parts.run_queue
@@ -74,31 +78,39 @@ class FastPaths:
 
     def learn(self, address: Address, state: NameState) -> None:
         """Open the fast path of a name that a message was sent to, if it has one now."""
-        core, name = self._core, state.name
-        if (
-            core.provisioning.late
-            or address[1] != name.text.encode()
-            or name.node == ALL_NODES
-            or (core.stored is not None and holds_on_disk(core.provisioning.semantics_of(name)))
-        ):
+        fast, name = state.fast, address[1]
+        if fast is not None and fast.is_open and self.transits.knows(name, fast.plans):
             return
-        if state.plan_fast_path():
+        if name == state.name.text.encode() and self.plan(state):
             if len(self.names) >= MAX_NAMES:
-                del self.names[next(iter(self.names))]
-            self.names[address[1]] = state
+                del self.names[oldest := next(iter(self.names))]
+                self.transits.forget(oldest)
+            self.names[name] = state
+            self.transits.learn_way(name, state)
+
+    def plan(self, state: NameState) -> bool:
+        """Open the fast path of a name, if it has one now; return whether it is open."""
+        core, name = self._core, state.name
+        if core.provisioning.late or name.node == ALL_NODES:
+            return False
+        if core.stored is not None and holds_on_disk(core.provisioning.semantics_of(name)):
+            return False
+        return state.plan_fast_path()
 
     def forget(self, text: str) -> None:
         """Forget the fast path of a name that has no state any more."""
         if self.names:
             self.names.pop(text.encode(), None)
+            self.transits.forget(text.encode())
 
     def clear(self) -> None:
         """Look up each name in full again, as names may mean something else now."""
         self.names.clear()
+        self.transits.clear()
 
     # --- messages ---------------------------------------------------------------------------
 
-    def enter(self, message: Message) -> None:  # noqa: C901 - each message passes here
+    def enter(self, message: Message) -> None:
         """Receive a message with a name as its first address: the rule of names."""
         onward, back, payload, source, context = message
         state, instruments = self.names.get(onward[0][1]), self._run_queue.instruments
@@ -117,28 +129,15 @@ class FastPaths:
             return
         target = fast.only or fast.choose()
         if target is None:
-            self._slow(message)
+            if back or not self.transits.send_on(state, fast, message):
+                self._slow(message)
             return
-        number, load, queue, pure = target
+        number = target[0]
         record = state.consumers[number]
         onward = record.route if len(onward) == 1 else record.route + onward[1:]
         if not back:
-            if not queue.credit or queue.waiting:
+            if not self.hand(state, fast, target, message, onward):
                 self._slow(message)
-                return
-            if fast.only is None:
-                fast.took(target)
-            waits = record.worker is not None and record.accept is not Accept.HANDED
-            if waits:
-                queue.credit -= 1
-                load.messages += 1
-                pure.handed += 1
-            try:
-                self._dispatch(_new(Message, (onward, (), payload, source, None)))
-            except OnwardError as error:
-                self._core.node.dead_letter(message._replace(onward_route=message[0][1:]), error)
-                if waits:
-                    state.handled(record)
             return
         if record.accept is Accept.HANDED:
             self._slow(message)
@@ -160,6 +159,45 @@ class FastPaths:
         except OnwardError:
             state.disposition(token, RELEASED, ConsumerTarget(number))
             self._core.names.tidy(state)
+
+    def hand(
+        self,
+        state: NameState,
+        fast: FastPath[Arrival],
+        target: FastTarget[Arrival],
+        message: Message,
+        onward: Route,
+    ) -> bool:
+        """Hand a consumer a pre-settled message, if it has credit; return whether it has.
+
+        Args:
+            state: The name.
+            fast: Its fast path.
+            target: The consumer.
+            message: The message.
+            onward: Its route from the consumer on.
+        """
+        number, load, queue, pure = target
+        if not queue.credit or queue.waiting:
+            return False
+        record = state.consumers[number]
+        if fast.only is None:
+            fast.took(target)
+        waits = record.worker is not None and record.accept is not Accept.HANDED
+        if waits:
+            queue.credit -= 1
+            load.messages += 1
+            pure.handed += 1
+        sent = _new(Message, (onward, (), message[2], message[3], None))
+        try:
+            self._dispatch(sent)
+        except OnwardError as error:
+            self._core.node.dead_letter(
+                sent._replace(onward_route=onward[len(record.route) :]), error
+            )
+            if waits:
+                state.handled(record)
+        return True
 
     def reply(self, message: Message) -> None:
         """Receive a message with a token as its first address: the rule of deliveries."""

@@ -191,6 +191,10 @@ class NameState:
         """Make the full record of a message that is on the fast path."""
         self._pure.deliveries.promote(token)
 
+    def is_near(self, path: tuple[bytes, ...]) -> bool:
+        """Whether a message that has passed these nodes may go on from here."""
+        return self._pure.is_near(len(path))
+
     def serve(self, number: int) -> None:
         """Hand a consumer what waits for it, as it has credit again."""
         self._pure.serve(number, self._core.now())

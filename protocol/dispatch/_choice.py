@@ -376,6 +376,16 @@ class Chooser:
                 best, least = number, value
         return None if self._remotes else best
 
+    def only_link(self, ingress: str, passed: Container[bytes]) -> str | None:
+        """Return the one link that each message goes to, as no consumer is here.
+
+        Args:
+            ingress: The node where the message entered.
+            passed: The digests of the nodes that it has passed.
+        """
+        links = {remote.link for remote in self._eligible(ingress, passed, ())}
+        return links.pop() if len(links) == 1 and not self._consumers else None
+
     def took(self, number: int, pattern: RoutingPattern) -> None:
         """Go on with the rotation, before the consumer of `consumer_here` counts its message."""
         if len(self._consumers) > 1 and (

@@ -16,7 +16,7 @@ were when it was planned; each change closes it, until it is planned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ._choice import Chooser, Load
@@ -78,6 +78,7 @@ class FastPath(Generic[M]):
 
     Attributes:
         is_open: Whether messages may go it.
+        plans: Number of times that it was closed: what was found before does not hold any more.
         only: The one consumer, if the name has one and no other node has any.
         entries: The unsettled messages, by token, in the order in which they came.
         accepted: Number of messages that were accepted.
@@ -96,6 +97,7 @@ class FastPath(Generic[M]):
         "entries",
         "is_open",
         "only",
+        "plans",
         "promote",
     )
 
@@ -104,6 +106,7 @@ class FastPath(Generic[M]):
     ) -> None:
         self._deliveries: Final = deliveries
         self.is_open = False
+        self.plans = 0
         self.only: FastTarget[M] | None = None
         self.entries: Final[dict[bytes, FastDelivery[M]]] = {}
         self.accepted = 0
@@ -135,6 +138,7 @@ class FastPath(Generic[M]):
     def close(self) -> list[tuple[bytes, FastDelivery[M]]]:
         """Close it until it is planned again; remove and return its entries."""
         self.is_open = False
+        self.plans += 1
         left = list(self.entries.items())
         for token, _ in left:
             self.take(token)
@@ -148,6 +152,15 @@ class FastPath(Generic[M]):
             return self.only
         number = self._chooser.consumer_here(self._pattern)
         return None if number is None else self._consumers[number]
+
+    def link(self, ingress: str, passed: Container[bytes]) -> str | None:
+        """Return the one link that each message goes to, until the next change; `None` otherwise.
+
+        Args:
+            ingress: The node where the message entered.
+            passed: The digests of the nodes that it has passed.
+        """
+        return self._chooser.only_link(ingress, passed)
 
     def begin(self, token: bytes, entry: FastDelivery[M]) -> bool:
         """Begin an unsettled message; return whether there is room and credit for it."""

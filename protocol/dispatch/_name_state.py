@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from ._choice import LinkTarget, Target
+from ._choice import LinkTarget, Target, is_too_far
 from ._deliveries import earlier
 from ._delivery_limits import NodeTotals, Share
 from ._duplicate_window import DuplicateWindow
@@ -109,7 +109,7 @@ class NameState(NameMessages[M]):
         """
         it, active = self.semantics, [each for each in self._consumers if each.active]
         if (
-            not active
+            not (active or self._chooser.has_remotes)
             or self.refusal() is not None
             or it.pattern is RoutingPattern.MULTICAST
             or it.weigh is Weigh.TIME
@@ -126,6 +126,10 @@ class NameState(NameMessages[M]):
         if not fast.is_open:
             fast.plan(it.pattern, active)
         return fast
+
+    def is_near(self, passed: int) -> bool:
+        """Whether a message that has passed so many nodes may go on from here."""
+        return not is_too_far(passed, self._radius)
 
     def serve(self, number: int, now: float) -> None:
         """Hand a consumer what waits for it, as it has credit again."""

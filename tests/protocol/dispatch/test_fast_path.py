@@ -38,6 +38,7 @@ from onward.protocol.dispatch import (
     Told,
     Weigh,
     join_links,
+    node_digest,
 )
 from tests.support.counts import times
 
@@ -339,3 +340,24 @@ def test_credit_that_comes_by_calls_does_not_come_back_by_itself() -> None:
     assert name.send("b")
     name.tell("b", ACCEPTED)
     assert not name.send("c")
+
+
+def test_the_one_link_to_all_consumers_is_known() -> None:
+    name = Name(fast=True)
+    assert name.path() is None
+    name.state.set_nodes({"x": 0}, 0.0)
+    path = name.path()
+    assert path is not None
+    assert path.choose() is None
+    assert path.link("a", ()) == "x"
+    assert path.link("a", (node_digest("x"),)) is None
+    plans = path.plans
+    name.state.add_consumer(1, 2, 0.0)
+    assert path.plans > plans
+    assert name.path() is path
+    assert path.link("a", ()) is None
+
+
+def test_a_message_goes_on_no_further_than_the_radius() -> None:
+    name = Name(fast=True)
+    assert [name.state.is_near(passed) for passed in range(4)] == [True, True, True, False]
