@@ -185,8 +185,9 @@ class DispatchWorker(Worker):
         if not transit.settled:
             if not back or back[0] != link or back[-1].type != DELIVERY:
                 raise BadTransit("an unsettled message without a way back")
-            path = TransitPath(back, str(link), read_token(back[-1].value, b"r"))
-        self._bind_transit(message, transit, str(link), path)
+            text = core.topology.text_of(link)
+            path = TransitPath(back, text, read_token(back[-1].value, b"r"))
+        self._bind_transit(message, transit, core.topology.text_of(link), path)
 
     def _bind_transit(
         self, message: Message, transit: Transit, link: str, path: TransitPath | None
@@ -260,4 +261,4 @@ class DispatchWorker(Worker):
             record = found[0].consumers.get(found[1].consumer)
             if record is not None and record.route[0] == source:
                 return record.target
-        return LinkTarget(str(source))
+        return LinkTarget(self.core.topology.text_of(source))

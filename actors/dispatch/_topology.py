@@ -54,6 +54,7 @@ class Topology:
         self._core: Final = core
         self.network: Final = network
         self.links: Final[dict[str, Address]] = {}
+        self._texts: Final[dict[Address, str]] = {}  # of the same links
         self._alarm: Final = Alarm(core.worker, self.drive)
         self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
         # By link its cost, and the name that the neighbour must have.
@@ -104,13 +105,19 @@ class Topology:
         lost = node.parts.workers.watch_losses(link, lambda: self._broken(key))
         self._unwatch[key] = ended, lost
         self.links[key] = link
+        self._texts[link] = key
         self._links[key] = cost, expected
         self.network.neighbour_up(key, cost, self._core.now(), expected)
         self.drive()
 
     def is_joined(self, message: Message) -> bool:
         """Whether a message has come from a neighbour: both ends have heard each other."""
-        return message.source is not None and self.network.is_joined(str(message.source))
+        source = message.source
+        return source is not None and self.network.is_joined(self.text_of(source))
+
+    def text_of(self, link: Address) -> str:
+        """Return a link as text: that of a neighbour is not made for each message."""
+        return self._texts.get(link) or str(link)
 
     def receive(self, message: Message) -> None:
         """Read a frame of a neighbour; the first one of a link makes it one to a neighbour."""
@@ -161,7 +168,9 @@ class Topology:
     def _lost(self, key: str) -> None:
         for unwatch in self._unwatch.pop(key, ()):
             unwatch()
-        self.links.pop(key, None)
+        link = self.links.pop(key, None)
+        if link is not None:
+            self._texts.pop(link, None)
         self._links.pop(key, None)
         self._end(key, None)
 
