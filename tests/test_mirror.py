@@ -129,6 +129,7 @@ CONCEPTS = {
         "amqp/test_container": "_auto_links _client_engine",
         "amqp/test_engine": "_proton",
         "amqp/test_links": "_incoming _outgoing",
+        "amqp/test_routed_loss": "_routed_in _routed_out",
         "amqp/test_server": "_connection _stream",
         "client/test_client": "_client_requests",
         "client/test_failures": "_pool",

@@ -141,6 +141,10 @@ class RoutedLink:
             self._opened = True
         if self._tie in (Tie.OPENING, Tie.BROKEN):
             self._tie = Tie.OPEN
+            for tag, told in tuple(self._tags.values()):
+                # What the peer has said of it while the circuit was lost.
+                if (delivery := self._deliveries.get(tag)) is not None:
+                    self._told(delivery, tag, told)
             self.flowed()
             self.host.wake()
 

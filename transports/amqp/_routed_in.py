@@ -36,6 +36,8 @@ class RoutedIncomingLink(RoutedLink):
             return
         self._drain = self._drained = drain
         self._give()
+        # What came before there was credit again, after a loss.
+        self._moved()
 
     @called_by_dispatcher
     def ready(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import sleep
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +9,10 @@ from typing import Any
 import pytest
 from cbor2 import dumps
 
-from onward.actors import Node
-from onward.actors.dispatch import CircuitLink, CircuitLinkEnd, Dispatcher
 from onward.protocol.dispatch import (
     MAX_UNSETTLED,
     Access,
-    CircuitAttach,
     CircuitCondition,
-    DetachKind,
     Disposition,
     Mechanism,
     Reattach,
@@ -32,62 +26,12 @@ from onward.transports.amqp._deliveries import Delivery, load_binding
 from onward.transports.amqp._routed import CONDITIONS
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.circuit_ends import KeptEnd
-from tests.actors.dispatch.nets import SETTLE, Net, linear
-from tests.support.amqp import OPTIONS, Container, Edge, Edges, needs_proton, refusal
+from tests.support.amqp import OPTIONS, needs_proton, refusal
+from tests.support.amqp_chain import CIRCUITS, Chain, Program, dispose, over_three, seen, state
 from tests.support.virtual import virtual_time
 
 pytestmark = pytest.mark.peer
 proton = needs_proton()
-
-CIRCUITS = Semantics(mechanism=Mechanism.LINK)
-
-
-class Chain:
-    """Clients, a container with a route, and what carries bytes between them."""
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self.dispatcher = dispatcher
-        self.edges = Edges(dispatcher)
-        self.containers: list[Container] = []
-
-    def container(self, *routes: Any, **more: Any) -> Container:
-        made = Container(self.dispatcher, *(routes or (LinkRoute("jobs"),)), **more)
-        self.containers.append(made)
-        return made
-
-    def pump(self) -> None:
-        for _ in range(40):
-            self.edges.pump()
-            for each in self.edges.made:
-                if not each.over:
-                    each.links.resume()
-            for made in self.containers:
-                if not made.over:
-                    made.pump()
-
-    def cut(self) -> None:
-        made: list[Edge | Container] = [*self.edges.made, *self.containers]
-        for each in made:
-            each.cut()
-        assert [each.failures for each in made if each.failures] == []
-
-
-@pytest.fixture
-async def chain() -> AsyncIterator[Chain]:
-    async with Node("edge") as node:
-        dispatcher = await Dispatcher.attach(node)
-        dispatcher.provision("jobs/#", CIRCUITS)
-        made = Chain(dispatcher)
-        yield made
-        made.cut()
-
-
-def state(link: Any) -> str:
-    """Return the state of a link at the other end, as its peer sees it."""
-    for name in ("CLOSED", "ACTIVE", "UNINIT"):
-        if link.state & getattr(link, f"REMOTE_{name}"):
-            return name.lower()
-    raise AssertionError(link.state)
 
 
 async def test_credit_of_the_container_is_that_of_the_client(chain: Chain) -> None:
@@ -127,36 +71,6 @@ async def test_credit_of_the_client_is_that_of_the_container(chain: Chain) -> No
     chain.pump()
     assert edge.client.bodies == [0, 1, 2, 3]
     assert (link.credit, at_container.credit) == (6, 6)
-
-
-def dispose(delivery: Any, name: str, *, settles: bool = True) -> None:
-    if name == "REJECTED":
-        delivery.local.condition = proton.Condition("shop:closed", "come back", {"hour": 9})
-    if name == "MODIFIED":
-        delivery.local.failed = delivery.local.undeliverable = True
-        delivery.local.annotations = {proton.symbol("x-tries"): 3}
-    if name == "RECEIVED":
-        delivery.local.section_number, delivery.local.section_offset = 1, 12
-    if name == "DECLARED":
-        delivery.local.data = [b"tx-1"]
-        delivery.update(0x33)
-    else:
-        delivery.update(getattr(proton.Delivery, name))
-    if settles:
-        delivery.settle()
-
-
-def seen(delivery: Any) -> Any:
-    """Return what a peer sees of the state of a delivery."""
-    remote, name = delivery.remote, delivery.remote_state
-    if name == proton.Delivery.REJECTED:
-        found = remote.condition
-        return found.name, found.description, found.info
-    if name == proton.Delivery.MODIFIED:
-        return remote.failed, remote.undeliverable, remote.annotations
-    if name == proton.Delivery.RECEIVED:
-        return remote.section_number, remote.section_offset
-    return [bytes(each) for each in remote.data] if name == 0x33 else None
 
 
 STATES = {
@@ -371,51 +285,6 @@ async def test_a_program_that_floods_a_client_loses_the_circuit(chain: Chain) ->
     assert edge.dropped == {"not read": 1, "cut short": 1}
     assert program.told[-1] == ("down", "amqp:resource-limit-exceeded")
     assert edge.engine.closed == ""
-
-
-class Program:
-    """A program that is a container of a name, and records what it is told."""
-
-    def __init__(self, dispatcher: Dispatcher, name: str = "jobs", properties: bytes = b"") -> None:
-        self._properties = properties
-        self.told: list[tuple[Any, ...]] = []
-        self.link: CircuitLink
-        dispatcher.serve_circuits(name, self.accept)
-
-    def accept(self, attach: CircuitAttach, link: CircuitLink) -> CircuitLinkEnd:
-        del attach
-        self.link = link
-        link.accept(self._properties)
-        return self
-
-    def attached(self, properties: bytes) -> None:
-        self.told.append(("attached", bool(properties)))
-
-    def refused(self, condition: str, description: str) -> None:
-        self.told.append(("refused", condition))
-
-    def flow(self, credit: int, drain: bool) -> None:
-        self.told.append(("flow", credit, drain))
-
-    def drained(self, credit: int) -> None:
-        self.told.append(("drained", credit))
-
-    def transfer(
-        self, tag: bytes, payload: bytes, more: bool, aborted: bool, settled: bool
-    ) -> None:
-        self.told.append(("transfer", tag, len(payload), more, aborted, settled))
-
-    def disposition(self, tag: bytes, state: bytes, settled: bool) -> None:
-        self.told.append(("disposition", tag, state, settled))
-
-    def unresolved(self, tag: bytes) -> None:
-        self.told.append(("unresolved", tag))
-
-    def down(self, how: DetachKind, condition: str, description: str, again: bool) -> None:
-        self.told.append(("down", condition))
-
-    def ready(self) -> None:
-        self.told.append(("ready",))
 
 
 async def test_a_program_may_be_the_other_end(chain: Chain) -> None:
@@ -940,31 +809,6 @@ def test_each_reason_of_a_node_has_a_condition_on_the_page() -> None:
 
 
 # --- over several nodes -------------------------------------------------------------------------
-
-
-class Far:
-    """A client at node a, a container at node c, and node b between them."""
-
-    def __init__(self, net: Net) -> None:
-        self.net = net
-        self.near, self.far = Chain(net.at["a"]), Chain(net.at["c"])
-
-    async def pump(self, seconds: float = SETTLE) -> None:
-        for _ in range(20):
-            self.near.pump()
-            self.far.pump()
-            await sleep(seconds / 20)
-
-    def cut(self) -> None:
-        self.near.cut()
-        self.far.cut()
-
-
-async def over_three(network: SimulatedNetwork, semantics: Semantics) -> Far:
-    net = Net(network)
-    await linear(net)
-    net.provision("jobs", semantics)
-    return Far(net)
 
 
 @virtual_time
