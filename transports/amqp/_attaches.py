@@ -135,7 +135,7 @@ def _checked(proton: Proton, items: list[Any]) -> dict[Any, Any] | None:
         _check_ranges([terminus[0], *terminus[2:6]], _TERMINUS_RANGES)
         for encoded in terminus[7:]:
             _value(proton, encoded)
-    properties = _plain(_value(proton, items[7]))
+    properties = _value(proton, items[7])
     if properties is None:
         return None
     if not is_map(properties):
@@ -151,7 +151,7 @@ def _check_ranges(numbers: list[int], greatest: tuple[int, ...]) -> None:
 
 
 def _value(proton: Proton, encoded: bytes) -> Any:
-    """Return the one value that bytes are; `None` for none."""
+    """Return the one value that bytes are, without a view of `data`; `None` for none."""
     if not encoded:
         return None
     data = proton.Data()
@@ -159,7 +159,7 @@ def _value(proton: Proton, encoded: bytes) -> Any:
         raise ValueError("several values")
     data.rewind()
     data.next()
-    return data.get_object()
+    return _plain(data.get_object())
 
 
 def _plain(value: Any) -> Any:
