@@ -485,10 +485,10 @@ async def test_rules_that_change_are_checked_in_slices(net: Net) -> None:
     await net.start("a", name_slice=3, circuits=CircuitLimits(max_share=100))
     net.provision("orders", LINK)
     at = net.at["a"]
-    Served().serve(at)
+    served = Served().serve(at)
     shop = Principal("shop", "test", roles=frozenset({"shop"}))
-    ends = [opened(at, principal=shop) for _ in range(20)]
     gone = opened(at, principal=shop)
+    ends = [opened(at, principal=shop) for _ in range(20)]
     other = Access(producers=frozenset({"other"}))
 
     def left() -> int:
@@ -503,7 +503,8 @@ async def test_rules_that_change_are_checked_in_slices(net: Net) -> None:
         await sleep(0)
         turns.append(left())
     assert max(before - after for before, after in pairwise(turns)) <= 3
-    assert {each.last()[2] for each in ends} == {"unauthorized"}
+    told = Counter(each.last()[:3] for each in served.ends)
+    assert told == {("down", DETACHED, "unauthorized"): 20, ("down", DETACHED, ""): 1}
     assert gone.last()[:3] == ("down", DETACHED, "")
 
 
