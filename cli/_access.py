@@ -21,7 +21,14 @@ from ._own_files import check_own
 from ._reach import add_tls, tls_of
 from ._status import CommandError, Status
 
-__all__ = ["Access", "access_of", "add_access", "add_credentials", "credentials_for_node"]
+__all__ = [
+    "Access",
+    "access_of",
+    "add_access",
+    "add_credentials",
+    "credentials_for_node",
+    "read_secret",
+]
 
 TOKEN: Final = "ONWARD_TOKEN"  # noqa: S105 - the name of a variable
 USER: Final = "ONWARD_USER"
@@ -127,16 +134,25 @@ def credentials_of(
     return found
 
 
+def read_secret(option: str, path: Path) -> str:
+    """Return the text of a file of a secret, without the end of its line.
+
+    Raises:
+        CommandError: It cannot be read, is not UTF-8, or other users can read it.
+    """
+    try:
+        return _read(option, path).decode()
+    except UnicodeDecodeError:
+        raise CommandError(f"{option}: {path} is not UTF-8", Status.USAGE) from None
+
+
 def _password(path: Path | None, environment: Mapping[str, str]) -> str:
     if path is None:
         password = environment.get(PASSWORD)
         if password is None:
             raise CommandError(f"--user needs --password-file, or {PASSWORD}", Status.USAGE)
         return password
-    try:
-        return _read("--password-file", path).decode()
-    except UnicodeDecodeError:
-        raise CommandError(f"--password-file: {path} is not UTF-8", Status.USAGE) from None
+    return read_secret("--password-file", path)
 
 
 def _read(option: str, path: Path) -> bytes:

@@ -28,6 +28,7 @@ from ..transports import link_principals
 from ._arguments import Commands, address, positive
 from ._authentication import authenticates
 from ._config import Configure, add_config
+from ._containers import Containers, read_containers
 from ._listen import listen
 from ._logs import server_log
 from ._node import NodePart, add_options, run_node
@@ -136,6 +137,13 @@ def add_commands(commands: Commands) -> None:
         help="let clients of AMQP 1.0 use the names: listen for them at amqp://HOST:PORT, or at "
         "amqps://HOST:PORT with TLS; may be repeated",
     )
+    group.add_argument(
+        "--containers",
+        metavar="FILE",
+        type=Path,
+        help="connect to the containers of AMQP 1.0 in this file, with links between their "
+        "addresses and names",
+    )
     add_config(parser, "dispatch", _command)
 
 
@@ -201,6 +209,8 @@ class Dispatching(NodePart):
         self._arguments: Final = arguments
         self._tasks: list[asyncio.Task[None]] = []
         self._dispatcher: Dispatcher | None = None
+        path: Path | None = arguments.containers
+        self._containers: Final = None if path is None else Containers(path)
         try:
             self._options: Final = DispatchOptions(
                 node_name=arguments.name,
@@ -227,11 +237,16 @@ class Dispatching(NodePart):
         self._kinds: Final[dict[Address, str]] = kinds
 
     def check(self) -> None:
-        """Check the file of addresses without a dispatcher.
+        """Check the files of addresses and of containers without a dispatcher.
 
         Raises:
-            CommandError: It has faults, or says what this node does not serve.
+            CommandError: One has faults, or says what this node does not serve.
         """
+        if self._arguments.containers is not None:
+            try:
+                read_containers(self._arguments.containers)
+            except FileError as error:
+                raise CommandError(f"{error}", Status.USAGE) from error
         if self._arguments.addresses is None:
             return
         try:
@@ -250,6 +265,12 @@ class Dispatching(NodePart):
         if self._arguments.addresses is not None:
             self._load(self._read())
             service.reloads.add("addresses", self._prepare)
+        if self._containers is not None:
+            try:
+                self._containers.start(node, dispatcher)
+            except FileError as error:
+                raise CommandError(f"{error}", Status.USAGE) from error
+            service.reloads.add("containers", self._containers.prepare)
         for name, worker in self._arguments.consume:
             accept = Accept.REPLY if self._kinds[worker] == "echo" else Accept.HANDED
             try:
@@ -331,6 +352,8 @@ class Dispatching(NodePart):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._containers is not None:
+            await self._containers.close()
 
 
 def _neighbour_roles(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from onward.actors import Node, Refused
+from onward.actors import Node, Refused, ReloadFailed
 from onward.actors.tracing import trace
 from onward.cli import main
 from onward.cli._dispatch import Dispatching
@@ -251,6 +251,29 @@ async def test_a_file_that_cannot_be_used(content: bytes | None, text: str, tmp_
         file.write_bytes(content)
     given = arguments("--addresses", str(file))
     with pytest.raises(CommandError, match=text):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
+
+
+async def test_the_file_of_containers_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "containers.toml"
+    file.write_text("")
+    async with running("--containers", str(file)) as there:
+        assert "containers" in await there.service.reload()
+        file.write_text("nonsense = 1")
+        with pytest.raises(ReloadFailed, match="nonsense"):
+            await there.service.reload()
+        file.unlink()
+        with pytest.raises(ReloadFailed, match="cannot read"):
+            await there.service.reload()
+
+
+async def test_a_file_of_containers_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "containers.toml"
+    file.write_text("nonsense = 1")
+    given = arguments("--containers", str(file))
+    with pytest.raises(CommandError, match="nonsense"):
+        Dispatching(given).check()
+    with pytest.raises(CommandError, match="nonsense"):
         await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
 
 

@@ -1,0 +1,211 @@
+"""The containers of AMQP of `onward dispatch`: their file, and their connections."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..actors import Node
+from ..actors.dispatch import Dispatcher
+from ..protocol import Address
+from ..protocol.security import UserPassword
+from ..protocol.toml import FileTable, Problems, read_toml, text
+from ..transports import TlsOptions
+from ..transports.amqp import AmqpContainer, AutoLink, LinkRoute
+from ._access import read_secret
+from ._status import CommandError, Status
+
+__all__ = ["ContainerPlan", "Containers", "read_containers"]
+
+MAX_CONTAINERS_FILE: Final = 1024 * 1024
+"""Bytes of the file of containers."""
+
+MAX_PROBLEMS: Final = 20
+"""Problems of the file that are told at once."""
+
+_DEPTH: Final = 8
+_FILES: Final = ("certificate", "key", "authority")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    """A container of the file.
+
+    Attributes:
+        uri: Its URI.
+        links: The links, and the names with links that go through to it.
+        tls: The files of certificates; `None`: those of the system.
+        credentials: The name and the password, if one is shown.
+        certificates: The content of the files, so that others make it another plan.
+    """
+
+    uri: str
+    links: tuple[AutoLink | LinkRoute, ...]
+    tls: TlsOptions | None = None
+    credentials: UserPassword | None = None
+    certificates: tuple[bytes, ...] = ()
+
+
+def read_containers(path: Path) -> tuple[ContainerPlan, ...]:
+    """Read the file of containers.
+
+    Raises:
+        FileError: It has problems; the error lists all of them.
+        CommandError: It, or a file that it names, cannot be read.
+    """
+    problems = Problems(str(path), MAX_PROBLEMS)
+    document = read_toml(_content(path), problems, size=MAX_CONTAINERS_FILE, depth=_DEPTH)
+    problems.check()
+    top = FileTable(problems, (), document)
+    made = [_container(each, path.parent) for each in top.tables("container")]
+    top.finish()
+    problems.check()
+    return tuple(each for each in made if each is not None)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}", Status.USAGE) from None
+
+
+def _container(table: FileTable, folder: Path) -> ContainerPlan | None:
+    uri = table.need("uri", text) or ""
+    if uri and not uri.startswith(("amqp://", "amqps://")):
+        table.add("uri", "it is not amqp://HOST:PORT or amqps://HOST:PORT")
+    user, secret = table.maybe("user", text), table.maybe("password_file", text)
+    if (user is None) is not (secret is None):
+        table.add("", "user and password_file go together")
+    files = {key: str(folder / name) for key in _FILES if (name := table.maybe(key, text))}
+    if files and not uri.startswith("amqps:"):
+        table.add("", "certificates go with amqps://")
+    links = _links(table)
+    if len(set(links)) != len(links):
+        table.add("", "two of its links are the same")
+    table.finish()
+    if table.has_problem:
+        return None
+    credentials = None
+    if user is not None and secret is not None:
+        password = read_secret("password_file", folder / secret)
+        credentials = UserPassword(user, password)
+    contents = tuple(_content(Path(each)) for each in files.values())
+    options: dict[str, Any] = files
+    try:
+        tls = TlsOptions(**options) if files else None
+    except ValueError as error:
+        table.add("", str(error))
+        return None
+    return ContainerPlan(uri, links, tls, credentials, contents)
+
+
+def _links(table: FileTable) -> tuple[AutoLink | LinkRoute, ...]:
+    made: list[AutoLink | LinkRoute] = []
+    for direction in ("in", "out"):
+        for each in table.tables(direction):
+            address, name = each.need("address", _written), each.need("name", _written)
+            each.finish()
+            if address and name:
+                made.append(AutoLink("in" if direction == "in" else "out", address, name))
+    for each in table.tables("route"):
+        name, address = each.need("name", _written), each.take("address", text, "")
+        each.finish()
+        if name:
+            made.append(LinkRoute(name, address))
+    return tuple(made)
+
+
+def _written(value: object) -> str:
+    if not (written := text(value)):
+        raise ValueError("it is empty")
+    return written
+
+
+class Containers:
+    """The connections to the containers of a file, which is read anew at a reload.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path: Final = path
+        self._node: Node | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._running: dict[ContainerPlan, AmqpContainer] = {}
+        self._addresses: dict[ContainerPlan, Address] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def running(self) -> tuple[AmqpContainer, ...]:
+        """The containers that there are connections to."""
+        return tuple(self._running.values())
+
+    def start(self, node: Node, dispatcher: Dispatcher) -> None:
+        """Connect to the containers of the file.
+
+        Raises:
+            FileError: The file has problems.
+            CommandError: A file cannot be read, or a container cannot be connected to so.
+        """
+        self._node, self._dispatcher = node, dispatcher
+        self._apply(self._made(read_containers(self._path)))
+
+    async def prepare(self) -> Callable[[], object]:
+        """Read the file anew; return the function that applies it.
+
+        Raises:
+            FileError: The file has problems.
+            ValueError: A file cannot be read, or a container cannot be connected to so.
+        """
+        try:
+            plans = await asyncio.to_thread(read_containers, self._path)
+            made = self._made(plans)
+        except CommandError as error:
+            raise ValueError(str(error)) from error
+        return lambda: self._apply(made)
+
+    def _made(self, plans: tuple[ContainerPlan, ...]) -> dict[ContainerPlan, AmqpContainer]:
+        """Return the container of each plan: those of before stay."""
+        dispatcher = self._dispatcher
+        if dispatcher is None:
+            raise AssertionError("read before the start")
+        return {plan: self._running.get(plan) or _made(plan, dispatcher) for plan in plans}
+
+    def _apply(self, wanted: dict[ContainerPlan, AmqpContainer]) -> None:
+        node = self._node
+        if node is None:
+            raise AssertionError("applied before the start")
+        for plan in [each for each in self._running if each not in wanted]:
+            del self._running[plan]
+            task = node.loop.create_task(node.stop_worker(self._addresses.pop(plan)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        for plan, container in wanted.items():
+            if plan not in self._running:
+                self._running[plan] = container
+                self._addresses[plan] = _spawned(node, container)
+
+    async def close(self) -> None:
+        """Wait for the ends of connections that a reload has ended."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _spawned(node: Node, container: AmqpContainer) -> Address:
+    return node.spawn(lambda: container)
+
+
+def _made(plan: ContainerPlan, dispatcher: Dispatcher) -> AmqpContainer:
+    try:
+        return AmqpContainer(
+            plan.uri, dispatcher, plan.links, tls=plan.tls, credentials=plan.credentials
+        )
+    except ModuleNotFoundError as error:
+        raise CommandError(f"--containers: {error.msg}", Status.USAGE) from error
+    except (ValueError, ssl.SSLError, OSError) as error:
+        raise CommandError(f"--containers: {plan.uri}: {error}", Status.USAGE) from error
