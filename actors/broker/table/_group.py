@@ -30,21 +30,22 @@ class GroupRoute(RemoteRoute):
         count: The number of its routes.
 
     Attributes:
-        rest: As given.
         count: As given.
     """
 
-    __slots__ = ("count", "rest")
-
-    # The member descriptor of the slot takes the place of the property.
-    rest: TagPlaces
+    __slots__ = ("_rest", "count")
 
     def __init__(
         self, number: bytes, kind: RouteKind, rest: TagPlaces, timestamp: int, count: int
     ) -> None:
         super().__init__(number, kind, timestamp)
-        self.rest = rest  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._rest: Final = rest
         self.count: Final = count
+
+    @property
+    def rest(self) -> TagPlaces:
+        """The other part of its tags."""
+        return self._rest
 
     @property
     def common(self) -> TagList:
