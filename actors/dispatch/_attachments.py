@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol import Address, AddressLike, Route, RouteLike
 from ...protocol.dispatch import Name, NameKind, Refusal, Share, temporary_name
@@ -30,6 +30,20 @@ if TYPE_CHECKING:
 __all__ = ["Attachments"]
 
 
+class _Watched(NamedTuple):
+    """A worker with which consumers end.
+
+    Attributes:
+        unwatch: Ends the watch of it.
+        alone: The worker, as all that a consumer ends with.
+        records: The consumers, by their numbers.
+    """
+
+    unwatch: Callable[[], None]
+    alone: tuple[Cell]
+    records: dict[int, ConsumerRecord]
+
+
 class Attachments:
     """The consumers and producers of a node.
 
@@ -46,7 +60,7 @@ class Attachments:
         self._core: Final = core
         self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
         self.anonymous: Final[set[int]] = set()
-        self.watched: Final[dict[Cell, tuple[Callable[[], None], dict[int, ConsumerRecord]]]] = {}
+        self.watched: Final[dict[Cell, _Watched]] = {}
         # By name the producers that were attached for a principal.
         self._principals: Final[dict[str, dict[int, Principal]]] = {}
         # Temporary names that were made for links, and are not consumed yet.
@@ -197,10 +211,9 @@ class Attachments:
         for cell in record.watched:
             if (watch := self.watched.get(cell)) is None:
                 continue
-            unwatch, records = watch
-            records.pop(record.number, None)
-            if not records:
-                unwatch()
+            watch.records.pop(record.number, None)
+            if not watch.records:
+                watch.unwatch()
                 del self.watched[cell]
         record.watched = ()
         if record.worker is not None:
@@ -211,13 +224,15 @@ class Attachments:
         cell = self._core.node.parts.table.cell(address)
         if cell not in self.watched:
             unwatch = self._core.node.watch(address, lambda: self._stopped(cell))
-            self.watched[cell] = unwatch, {}
-        self.watched[cell][1][record.number] = record
-        record.watched = (*record.watched, cell)
+            self.watched[cell] = _Watched(unwatch, (cell,), {})
+        watch = self.watched[cell]
+        watch.records[record.number] = record
+        # Consumers that end with one worker alone share the tuple of it.
+        record.watched = (*record.watched, cell) if record.watched else watch.alone
 
     def _stopped(self, cell: Cell) -> None:
         if (watch := self.watched.pop(cell, None)) is not None:
-            for record in list(watch[1].values()):
+            for record in list(watch.records.values()):
                 self.detach(record, Refusal.GONE)
 
     def handled(self, record: ConsumerRecord) -> None:

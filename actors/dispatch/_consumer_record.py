@@ -51,7 +51,7 @@ class ConsumerRecord:
         circuits: Whether it is a container of circuits.
         deliver: Takes a message and its token, in place of the route.
         principal: The principal that consumes; `None` for a program of this node.
-        label: Its name in an event log.
+        label: Its name in an event log; empty until it is needed.
         share: What its source has at this node; `None`: the program itself.
         watched: The workers with which it ends.
     """

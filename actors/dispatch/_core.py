@@ -111,6 +111,7 @@ class DispatchCore:
         self._instance: Final = secrets.token_bytes(ID_SIZE)
         self._ids: Final = count()
         self._tokens, self._token_at = b"", 0
+        self.make_token: Final = self.token  # one method for all names, and not one for each
         self._read: Final = lru_cache(MAX_READ)(self._read_name)
         self.schedule: Final = Schedule(self, worker)
         self.slices: Final = Slices(self)

@@ -71,7 +71,6 @@ class NameState:
 
     Attributes:
         name: The name.
-        label: The name in an event log.
         consumers: Its consumers, by number.
         scheduled: When the dispatcher looks at it again, in seconds.
         announced: What other nodes were told of its consumers; `None` if there are none.
@@ -85,6 +84,7 @@ class NameState:
     __slots__ = (
         "_core",
         "_gone",
+        "_label",
         "_pure",
         "_slow",
         "announced",
@@ -92,7 +92,6 @@ class NameState:
         "consumers",
         "dropped",
         "fast",
-        "label",
         "name",
         "performing",
         "scheduled",
@@ -105,10 +104,10 @@ class NameState:
         self._core: Final = core
         # A call of `PureState[Arrival]` would give each state an attribute more.
         self._pure: Final[PureState[Arrival]] = PureState(
-            core.own, semantics, core.token, core.totals
+            core.own, semantics, core.make_token, core.totals
         )
         self.name: Final = name
-        self.label: Final = label_of(name)
+        self._label = ""  # made when it is used
         self.consumers: Final[dict[int, ConsumerRecord]] = {}
         self.scheduled: float | None = None
         self.announced: int | None = None
@@ -119,6 +118,19 @@ class NameState:
         self._slow = -1  # the changes up to which it is known to have no fast path
         self.performing = False
         self._gone = 0, ""  # the last consumer that has gone, with its label
+
+    @property
+    def label(self) -> str:
+        """The name in an event log."""
+        if not self._label:
+            self._label = label_of(self.name)
+        return self._label
+
+    def _label_of(self, record: ConsumerRecord) -> str:
+        """Return the name of a consumer in an event log, which most never need."""
+        if not record.label:
+            record.label = consumer_label(self._core.node, record)
+        return record.label
 
     @property
     def semantics(self) -> Semantics:
@@ -286,7 +298,6 @@ class NameState:
             ConsumerRefused: The name takes no further one.
         """
         self.consumers[record.number] = record
-        record.label = consumer_label(self._core.node, record)
         refusal = self._pure.add_consumer(
             record.number,
             record.window,
@@ -311,7 +322,7 @@ class NameState:
         record = self.consumers.pop(number, None)
         if record is None:
             return
-        self._gone = number, record.label
+        self._gone = number, self._label_of(record)
         record.active = False
         self._pure.remove_consumer(number, self._core.now())
         self._perform()
@@ -487,7 +498,7 @@ class NameState:
         else:
             if token is None:
                 count_end(event.delivery.message, Logged.SETTLED)
-                count_copy(self._core.node, self.label, record.label, Logged.SETTLED)
+                count_copy(self._core.node, self.label, self._label_of(record), Logged.SETTLED)
                 _end(event.delivery)
             if token is None and (handed or record.worker is None):
                 self._pure.handled(event.consumer, now)
@@ -564,7 +575,9 @@ class NameState:
     def _count_copy(self, event: CopyEnded, number: int) -> None:
         record = self.consumers.get(number)
         gone, label = self._gone
-        consumer = record.label if record is not None else label if gone == number else ""
+        consumer = label if gone == number else ""
+        if record is not None:
+            consumer = self._label_of(record)
         given_up = Logged.SETTLED if event.end is CopyEnd.SETTLED else Logged.MODIFIED
         count_copy(self._core.node, self.label, consumer, event.outcome or given_up)
 
@@ -576,7 +589,7 @@ class NameState:
     def _ended(self, number: int, reason: Refusal) -> None:
         record = self.consumers.pop(number, None)
         if record is not None:
-            self._gone = number, record.label
+            self._gone = number, self._label_of(record)
             record.active = False
             record.ended(reason)
 

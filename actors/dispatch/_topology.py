@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, Message, OnwardError, UnknownAddress
@@ -55,6 +56,7 @@ class Topology:
         self.network: Final = network
         self.links: Final[dict[str, Address]] = {}
         self._texts: Final[dict[Address, str]] = {}  # of the same links
+        self._link_of: Final = self._link_to  # one method for all names, and not one for each
         self._alarm: Final = Alarm(core.worker, self.drive)
         self._unwatch: Final[dict[str, tuple[Callable[[], None], ...]]] = {}
         # By link its cost, and the name that the neighbour must have.
@@ -281,7 +283,7 @@ class Topology:
 
     def joined(self, state: NameState) -> None:
         """Give a name the paths and the nodes of the network, as they are now."""
-        state.set_paths(self._core.paths, self._link_to)
+        state.set_paths(self._core.paths, self._link_of)
         state.set_nodes(self._core.names.nodes(state.name, self._claims(state.name.text)))
 
     def _claims(self, text: str) -> dict[str, int]:
@@ -299,7 +301,7 @@ class Topology:
         if claim is None:
             self.network.names_changed({}, [text], now)
         else:
-            told = ToldName(state.semantics.hint, claim)
+            told = _told(state.semantics.hint, claim)
             self.network.names_changed({text: told}, [], now)
         self._alarm.set(self.network.get_timer())
 
@@ -311,6 +313,12 @@ class Topology:
         now = self._core.now()
         self.network.provisions_changed(told, [each for each in gone if each is not None], now)
         self._alarm.set(self.network.get_timer())
+
+
+@lru_cache(64)
+def _told(hint: int, claim: int) -> ToldName:
+    """Return what is told of a name, which is the same for most of them."""
+    return ToldName(hint, claim)
 
 
 _WARN: Final = 60.0

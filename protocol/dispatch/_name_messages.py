@@ -13,6 +13,7 @@ with its reason. Each call leaves events, which are taken by `events` and perfor
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
@@ -494,7 +495,13 @@ class NameMessages(Generic[M]):
             self._told_paths = self.paths
             self._events.append(NamePaths(self.paths))
         claim = self._consumers.claim
-        told = (claim, 0 if claim is None else self.semantics.hint)
+        told = _told(claim, 0 if claim is None else self.semantics.hint)
         if told != self._announced:
             self._announced = told
             self._events.append(Announced(claim))
+
+
+@lru_cache(64)
+def _told(claim: int | None, hint: int) -> tuple[int | None, int]:
+    """Return what others are told of the consumers of a name, the same for most names."""
+    return claim, hint

@@ -221,7 +221,7 @@ class Seen(Dispatcher):
             "consumers in all": core.totals.consumers,
             "producers in all": core.totals.producers,
             "bytes": core.totals.size,
-            "consumers": sum(len(each) for _, each in core.attachments.watched.values()),
+            "consumers": sum(len(each.records) for each in core.attachments.watched.values()),
             "names in the network": len([*self._core.topology.network.names()]),
         }
 
