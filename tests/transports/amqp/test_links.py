@@ -213,6 +213,28 @@ def test_credit_is_taken_back_when_the_last_consumer_leaves(edges: Edges[MemoryP
     assert edge.client.bodies == ["a"]
 
 
+def test_a_message_that_is_rejected_during_a_drain_gives_no_new_credit(
+    edges: Edges[MemoryPort],
+) -> None:
+    edge = edges()
+    consumer = edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    consumer.close()
+    edge.pump()
+    assert (link.credit, link.drain_mode) == (10, True)
+    delivery = edge.client.send(link, b"SECRET")
+    edge.pump()
+    assert delivery.remote_state == proton.Delivery.REJECTED
+    assert link.credit == 9
+    assert link.drained() == 9
+    edge.pump()
+    # All of it is accounted for: the next consumer has as much as the first.
+    edge.client.receiver("orders")
+    edge.pump()
+    assert link.credit == 10
+
+
 def test_an_aborted_message_is_no_message(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")

@@ -17,7 +17,8 @@ from onward.actors import Node
 from onward.actors.dispatch import ConsumerRefused
 from onward.actors.security import AnonymousAuthenticator, Authentication
 from onward.protocol.dispatch import ACCEPTED, Refusal
-from onward.protocol.security import ANONYMOUS, Principal, UserPassword
+from onward.protocol.security import ANONYMOUS, PeerIdentity, Principal, UserPassword
+from onward.transports.amqp._connection import _mechanisms
 from onward.transports.amqp._options import AmqpOptions
 from onward.transports.amqp._sasl import AMQP_HEADER, SASL_HEADER
 from onward.transports.amqp._server import AmqpServer
@@ -237,6 +238,23 @@ async def test_what_cannot_be_checked_is_refused(name: str, password: str, boss:
         assert (await asyncio.wait_for(reader.read(), 20)).endswith(DENIED)
         assert gate.seen == []
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("private", "digest", "offered"),
+    [
+        (False, b"", ["ANONYMOUS"]),
+        (False, b"d", ["EXTERNAL", "ANONYMOUS"]),
+        (True, b"", ["PLAIN", "ANONYMOUS"]),
+        (True, b"d", ["EXTERNAL", "PLAIN", "ANONYMOUS"]),
+    ],
+)
+def test_passwords_are_not_asked_for_where_others_may_read_them(
+    private: bool, digest: bytes, offered: list[str]
+) -> None:
+    _, authentication = gated({})
+    made = _mechanisms(authentication, PeerIdentity(digest=digest), private=private)
+    assert [each.name for each in made] == offered
 
 
 async def test_a_mechanism_that_is_not_offered_is_refused() -> None:
