@@ -209,7 +209,7 @@ async def test_a_link_of_brokers_that_is_cut_with_requests_under_way() -> None:
         near, far = p.requesters
         destinations = (await client(p.far, "at-far"), await client(p.near, "at-near"))
         both = (p.near, p.far)
-        await eventually(lambda: all(len(site.broker.routes()) == 3 for site in both))
+        await eventually(lambda: all(map(routes_of_the_other, both)))
 
         async def once() -> None:
             await ask(near, destinations[0], "at-far")
