@@ -24,6 +24,8 @@ __all__ = ["NetworkedBroker", "brokers", "java_in", "java_seed", "joined", "netw
 
 PATIENCE: Final = 120.0
 """Seconds until something has happened in a cluster of many on a machine with two cores."""
+ANSWER: Final = 20.0
+"""Seconds to wait for the answer of a broker, which may hang, before it is asked again."""
 PORT: Final = 8001
 CLUSTER_PORT: Final = 7001
 """The port for brokers, of a Java broker."""
@@ -112,7 +114,7 @@ class NetworkedBroker:
     async def asked(self, question: str) -> Any:
         """Ask its management service; None if it does not answer."""
         try:
-            return await ask_broker(f"rsocket+{self.uri}", question, TIMEOUT)
+            return await ask_broker(f"rsocket+{self.uri}", question, ANSWER)
         except (CommandError, TimeoutError):
             return None
 

@@ -39,7 +39,11 @@ def connect(uri: str, service: str, handlers: Handlers | None = None) -> Client:
     if access.authority:
         tls = TlsOptions(authority=access.authority, certificate=access.certificate)
     options = ClientOptions(
-        dialect=Dialect.REFERENCE, stream_window=CREDIT, drain_timeout=0.05, tls=tls
+        dialect=Dialect.REFERENCE,
+        stream_window=CREDIT,
+        drain_timeout=0.05,
+        request_timeout=TIMEOUT,
+        tls=tls,
     )
     credentials: Credentials | None = None
     if access.bearer:

@@ -42,6 +42,7 @@ from websockets.asyncio.client import ClientConnection, connect as connect_webso
 from websockets.exceptions import ConnectionClosed
 
 from tests.peers.access import Access
+from tests.peers.programs import TIMEOUT
 
 __all__ = ["Destination", "Outcome", "Received", "Wandering", "ask", "connect"]
 
@@ -51,9 +52,6 @@ UNICAST_ADDRESS_HEADER = bytes.fromhex("000000011480")
 SERVICE_NAME = 0x81
 
 CREDIT = 5
-
-TIMEOUT = 20.0
-"""Seconds to wait for an answer; only a failing test waits so long."""
 
 
 def encode_route_setup(route_id: uuid.UUID, service: str) -> bytes:
