@@ -74,7 +74,7 @@ class BrokerRules(Worker):
     @authorization.setter
     def authorization(self, authorization: Authorization | None) -> None:
         self._authorization = authorization
-        self.index.ruled = authorization is not None
+        self.index.rule(ruled=authorization is not None)
 
     def _permitted_tags(self, setup: RouteSetup, principal: Principal) -> TagList:
         """Return the tags of a destination, with the forced ones of its principal.

@@ -151,8 +151,10 @@ class ClusterInspection(Worker):
         return ""
 
     def every_route(self) -> list[bytes]:
-        """Return the ids of all routes of the zone, those of suspended sessions included."""
+        """Return the ids of all routes of the zone, with rules those of suspended sessions, too."""
         index = self._broker.index
+        if not index.ruled:
+            return list(index.table.ids)
         return zone_ids(index.table.ids, index.suspended, index.suspended_elsewhere)
 
     def place_of(self, route_id: bytes) -> RoutePlace | None:

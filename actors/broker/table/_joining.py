@@ -227,6 +227,23 @@ class JoiningIndex(WaitingIndex):
             entry = self.suspended.get(route_id)
         return None if entry is None else self.place_of(entry)
 
+    def rule(self, *, ruled: bool) -> None:
+        """Set whether the broker has rules.
+
+        Other brokers are told of all suspended sessions while it has some, and of none otherwise.
+        """
+        if ruled == self.ruled:
+            return
+        self.ruled = True
+        for entry in self.suspended.values():
+            if ruled:
+                self._tell_suspended(entry)
+            elif not entry.service_name.startswith(RESERVED_SERVICES):
+                self._tell_end(entry.route_id)
+        self.ruled = ruled
+        if self._follower is not None:
+            self._follower.kept_no_more()  # those of other brokers count from now on, or no more
+
     def _tell_suspended(self, entry: Entry[AnyRoute]) -> None:
         """Announce a suspended session to other brokers, as its route id is kept for it."""
         if self.ruled and not entry.service_name.startswith(RESERVED_SERVICES):
@@ -246,10 +263,14 @@ class JoiningIndex(WaitingIndex):
         if not self.ruled or entry.service_name.startswith(RESERVED_SERVICES):
             return
         if told:
-            timestamp = self.table.next_timestamp(route_id, int(time.time() * 1000))
-            self._follow(RouteRemove(self._broker_id, route_id, timestamp))
+            self._tell_end(route_id)
         if self._follower is not None:
             self._follower.kept_no_more()
+
+    def _tell_end(self, route_id: bytes) -> None:
+        """Announce to other brokers that a route id is not kept for a suspended session."""
+        timestamp = self.table.next_timestamp(route_id, int(time.time() * 1000))
+        self._follow(RouteRemove(self._broker_id, route_id, timestamp))
 
     def suspend(self, entry: Entry[AnyRoute]) -> bool:
         """Hide a destination with a suspended session; return False if it has left.
