@@ -110,9 +110,10 @@ _PEERS: Final = Look(
     "sent, and what waits. With --broker, print the other brokers of its cluster: their state,\n"
     "the round trip of the link, their routes here, the number of their last change that is\n"
     "loaded, the time by which it may be behind, the requests in flight, and why the link was\n"
-    "lost last. A broker of another zone has the groups of its zone, and the routes that they\n"
-    "stand for; into those that are `folded` it has put others of their service, as it has more\n"
-    "than it may tell. LINK says whether requests go to it, come from it, or both.\n"
+    "lost last. Suspended sessions that it has told of stand beside its routes: their route ids\n"
+    "are kept for their owners. A broker of another zone has the groups of its zone, and the\n"
+    "routes that they stand for; into those that are `folded` it has put others of their service,\n"
+    "as it has more than it may tell. LINK says whether requests go to it, come from it, or both.\n"
     "The clients of a broker are in `onward connections`.\n",
     (
         text("PEER", "peer"),
@@ -135,6 +136,11 @@ def _broker_state(row: Any) -> str:
     return f"{state} (Java: routes since the link)" if row.get("java") else state
 
 
+def _told(row: Any) -> str | int:
+    routes, suspended = int(row.get("routes") or 0), int(row.get("suspended") or 0)
+    return f"{routes}, {suspended} suspended" if suspended else routes
+
+
 def _groups(row: Any) -> str | int:
     groups, folded = int(row.get("groups") or 0), int(row.get("folded") or 0)
     return f"{groups}, {folded} folded" if folded else groups
@@ -153,7 +159,7 @@ _BROKERS: Final = _PEERS._replace(
         Column("STATE", "state", _broker_state),
         when("INSTANCE", "instance"),
         span("ROUND TRIP", "round_trip"),
-        number("ROUTES", "routes"),
+        Column("ROUTES", "routes", _told, falls=True),
         number("NUMBER", "sequence"),
         span("BEHIND", "behind"),
         number("IN FLIGHT", "in_flight"),

@@ -120,7 +120,9 @@ class BrokerInspection(BrokerRules):
         routes = index.own_routes + index.table.expecting
         yield LimitUse("max_routes", routes, options.max_routes, index.full)
         peers = index.peers
-        yield LimitUse("max_peer_routes", peers.count, options.max_peer_routes, peers.refused)
+        # It holds for routes and for suspended sessions, each by themselves.
+        told = max(peers.count, len(index.suspended_elsewhere))
+        yield LimitUse("max_peer_routes", told, options.max_peer_routes, peers.refused)
         zones = index.zones
         yield LimitUse("max_groups", len(zones), options.max_groups, zones.refused)
         limits, refused = options.waiting, waiting.refused

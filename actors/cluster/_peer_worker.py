@@ -454,6 +454,7 @@ class PeerWorker(Worker):
             refused=dict(self._refused),
             zone=self.info.zone,
             role="" if connection is None else str(connection.role),
+            suspended=self.routes.kept,
         )
 
 

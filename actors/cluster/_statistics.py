@@ -50,6 +50,8 @@ class PeerStatistics:
             for.
         folded: Those of them into which others of the same service are folded: its zone has more
             than it may tell.
+        suspended: The suspended sessions that it has told of: their route ids are kept for their
+            owners, and they are no routes.
     """
 
     broker_id: str
@@ -76,6 +78,7 @@ class PeerStatistics:
     role: str = ""
     groups: int = 0
     folded: int = 0
+    suspended: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,12 @@ _PEERS = gauge(
     "peers", "Other brokers of the cluster that are known, by state.", "state", across="process"
 )
 _ROUTES = gauge("peer_routes", "Routes of a peer broker in the table.", "peer", across="process")
+_SUSPENDED = gauge(
+    "peer_suspended_sessions",
+    "Suspended sessions that a peer broker has told of, for which their route ids are kept.",
+    "peer",
+    across="process",
+)
 _ROUND_TRIP = gauge(
     "peer_rtt_seconds", "The round trip of the link to a peer broker.", "peer", across="process"
 )
@@ -69,6 +75,7 @@ _FAILED = counter("peer_dials_failed", "Failed attempts to connect to another br
 CLUSTER_FAMILIES: Final = (
     _PEERS,
     _ROUTES,
+    _SUSPENDED,
     _ROUND_TRIP,
     _LAG,
     _UNSENT,
@@ -102,6 +109,7 @@ def cluster_metrics(cluster: Cluster, forwarded: RequestTally) -> Iterator[Metri
         names[row.broker_id if name in names else name] = None
     named = list(zip(names, rows, strict=True))
     yield Metric(_ROUTES, tuple(((name,), row.routes) for name, row in named))
+    yield Metric(_SUSPENDED, tuple(((name,), row.suspended) for name, row in named))
     yield Metric(_ROUND_TRIP, tuple(((name,), row.round_trip) for name, row in named))
     yield Metric(_LAG, tuple(((name,), row.behind) for name, row in named))
     yield Metric(_UNSENT, tuple(((name,), row.unsent) for name, row in named))

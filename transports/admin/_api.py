@@ -120,6 +120,7 @@ PEERS: Final = (
     "role",
     "groups",
     "folded",
+    "suspended",
 )
 """The columns of links of the node, up to `in_doubt`, and of peer brokers."""
 

@@ -163,17 +163,17 @@ class Peers:
         if full and not suspended.has(route_id, peer.broker_id):
             self.refused += 1
             return TABLE_FULL
-        if suspended.add(route_id, place) and self.follower is not None:
-            self.follower.kept(route_id)
+        if suspended.add(route_id, place):
+            peer.kept += 1
+            if self.follower is not None:
+                self.follower.kept(route_id)
         self._kept(route_id, place)
         return ""
 
     def _remove_suspended(self, peer: PeerRoutes, route_id: bytes) -> bool:
         """Remove a suspended session; return whether the peer broker had told of one."""
         removed = self._suspended.remove(route_id, peer.broker_id)
-        if removed and self.follower is not None:
-            self.follower.kept_no_more()
-        return removed
+        return self._forgotten(peer, int(removed)) > 0
 
     def _replace(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
         """Add a route with an id that the table knows, if it is newer than what it knows."""
@@ -267,18 +267,21 @@ class Peers:
         """Remove what a peer broker has not told in its round; return how many."""
         removed = self._gone(peer, self._table.sweep(peer.broker_id, limit))
         if removed < limit:
-            removed += self._forgotten(self._suspended.sweep(peer.broker_id, limit - removed))
+            forgotten = self._suspended.sweep(peer.broker_id, limit - removed)
+            removed += self._forgotten(peer, forgotten)
         return removed
 
     def drop(self, peer: PeerRoutes, limit: int) -> int:
         """Remove what a peer broker has told; return how many."""
         removed = self._gone(peer, self._table.drop(peer.broker_id, limit))
         if removed < limit:
-            removed += self._forgotten(self._suspended.drop(peer.broker_id, limit - removed))
+            forgotten = self._suspended.drop(peer.broker_id, limit - removed)
+            removed += self._forgotten(peer, forgotten)
         return removed
 
-    def _forgotten(self, suspended: int) -> int:
-        """Return a number of suspended sessions that were removed."""
+    def _forgotten(self, peer: PeerRoutes, suspended: int) -> int:
+        """Count suspended sessions of a peer broker out that were removed; return how many."""
+        peer.kept -= suspended
         if suspended and self.follower is not None:
             self.follower.kept_no_more()
         return suspended

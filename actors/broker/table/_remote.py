@@ -54,6 +54,7 @@ class PeerRoutes:
         draining: Whether the peer broker drains: others are preferred then.
         suspended: Whether its routes are hidden, as there is no link.
         count: Its routes in the table, those included that newer ones of other brokers hide.
+        kept: The suspended sessions that it has told of, for which their route ids are kept.
         to: The address of the worker that forwards requests to it.
         cell: The cell of that worker; `None` while the peer broker is not in a table.
         address: The address of the link's worker; `None` without a link.
@@ -92,6 +93,7 @@ class PeerRoutes:
         self.folded = 0
         self.may_have: Callable[[bytes], bool] = _unknown
         self.count = 0
+        self.kept = 0
         self.to: Address = _NOWHERE
         self.cell: Cell | None = None
         self.address: Address | None = None

@@ -704,6 +704,16 @@ async def test_no_more_suspended_sessions_are_kept_than_routes(cluster: Clusters
     assert kept(two) == 2
     assert sum(two.peer(one).refused.values()) == 1
     assert two.broker.index.peers.refused == 1
+    (limit,) = (each for each in two.broker.limits() if each.name == "max_peer_routes")
+    assert (limit.used, limit.limit, limit.reached) == (2, 2, 1)
+    assert (two.peer(one).routes, two.peer(one).suspended) == (0, 2)
+    assert registered[0].resume()
+    await asyncio.sleep(SOON)
+    assert (two.peer(one).routes, two.peer(one).suspended) == (1, 1)
+    # They go with the routes of their broker.
+    await cluster.kill(one)
+    await asyncio.sleep(HOLD + 20)
+    assert (two.peer(one).routes, two.peer(one).suspended, kept(two)) == (0, 0, 0)
 
 
 async def test_what_is_told_of_a_suspended_session_without_its_owner_is_refused(

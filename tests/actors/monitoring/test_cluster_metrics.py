@@ -38,6 +38,7 @@ async def test_the_metrics_of_a_cluster() -> None:
         assert states.pop("up") == states.pop("connecting") == 1
         assert set(states.values()) == {0}
         assert found["onward_peer_routes"] == {("two",): 1}
+        assert found["onward_peer_suspended_sessions"] == {("two",): 0}
         assert 0 < found["onward_peer_rtt_seconds"]["two",] < 1
         assert found["onward_peer_sync_lag_seconds"] == {("two",): 0}
         assert found["onward_peer_unsent_changes"] == {("two",): 0}
