@@ -156,7 +156,7 @@ class Copies:
             transit = encode_transit(
                 Transit(
                     name.text,
-                    *arrival.identity,
+                    *delivery.identity,
                     settled=token is None,
                     redirected=delivery.redirected,
                     ttl=ttl,

@@ -191,6 +191,7 @@ from ._patterns import NamePattern, PatternTable
 from ._producer_window import NOT_FOUND, CreditChange, ProducerWindows
 from ._provisions import PROGRAM, Conflict, Provision, Provisions, ProvisionsChange
 from ._provisions_file import MAX_PROVISIONS_FILE, ProvisionsFile, read_provisions
+from ._recent_multicasts import RecentMulticasts
 from ._semantics import CONTRADICTIONS, Semantics, Undeliverable, read_hint
 from ._semantics_codec import decode_semantics, encode_semantics
 from ._semantics_parts import (
@@ -424,6 +425,7 @@ __all__ = [
     "ProvisionsTold",
     "Reattach",
     "Received",
+    "RecentMulticasts",
     "Redirect",
     "Redirected",
     "Refusal",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
 from ..options import Count, Range, Seconds, Size, check_options
+from ._recent_multicasts import RecentMulticasts
 
 __all__ = ["DeliveryLimits", "NodeTotals", "Share"]
 
@@ -52,6 +53,10 @@ class DeliveryLimits:
             disk, in seconds. Later: it is in doubt, and sent again.
         duplicate_ids: Deliveries of a name that are remembered by their identity, to know
             duplicates. Beyond: the oldest are forgotten and counted.
+        multicast_ids: Multicasts of one other node that are remembered by their identity, so that
+            a second copy, as while links change, is dropped. Beyond: the oldest are forgotten.
+        multicast_ingresses: Other nodes of which multicasts are remembered. Beyond: those of one
+            that has sent none for the longest time are forgotten.
 
     Raises:
         ValueError: A value is out of its range.
@@ -71,6 +76,8 @@ class DeliveryLimits:
     try_time: Seconds = 30.0
     promise_time: Seconds = 300.0
     duplicate_ids: Count = 65_536
+    multicast_ids: Count = 2_048
+    multicast_ingresses: Count = 256
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -125,6 +132,7 @@ class NodeTotals:
         counts: What was dropped or refused, by its reason.
         shares: The shares of the sources that have something, and some of others.
         sweep_at: Number of shares at which those of sources that have nothing are forgotten.
+        multicasts: The multicasts that have come lately from other nodes.
     """
 
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
@@ -136,6 +144,11 @@ class NodeTotals:
     counts: Counter[str] = field(default_factory=Counter[str])
     shares: dict[Hashable, Share] = field(default_factory=dict[Hashable, Share])
     sweep_at: int = _SPARE
+    multicasts: RecentMulticasts = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        self.multicasts = RecentMulticasts(limits.multicast_ids, limits.multicast_ingresses)
 
     def share_of(self, source: Hashable, *, neighbour: bool = False) -> Share:
         """Return the share of a source."""

@@ -44,7 +44,16 @@ from ._name_events import (
     SendOn,
     Told,
 )
-from ._outcomes import ACCEPTED, RELEASED, DeliveryState, Outcome, Rejected, Released, Tally
+from ._outcomes import (
+    ACCEPTED,
+    MODIFIED,
+    RELEASED,
+    DeliveryState,
+    Outcome,
+    Rejected,
+    Released,
+    Tally,
+)
 from ._producer_window import NOT_FOUND, ProducerWindows
 from ._semantics import Semantics
 from ._semantics_parts import (
@@ -88,6 +97,7 @@ class NameMessages(Generic[M]):
         "_deliveries",
         "_duplicates",
         "_events",
+        "_make_id",
         "_own",
         "_radius",
         "_told_paths",
@@ -105,6 +115,7 @@ class NameMessages(Generic[M]):
         totals: NodeTotals | None = None,
     ) -> None:
         self._own: Final = own
+        self._make_id: Final = make_token
         self._totals: Final = totals or NodeTotals()
         self._chooser: Final = Chooser()
         self._consumers: NameConsumers[M] = NameConsumers(own, self._chooser, self._totals)
@@ -169,6 +180,8 @@ class NameMessages(Generic[M]):
             known = self._duplicates.arrived(delivery.identity, now)
             if known is not None:
                 reason, outcome = DropReason.DUPLICATE, known
+        elif self._is_second_copy(delivery):
+            reason, outcome = DropReason.DUPLICATE, MODIFIED
         if reason is None and not delivery.settled:
             at_once = self.semantics.reliability.settle is Settlement.AT_ONCE
             if at_once and not delivery.promised:
@@ -185,6 +198,13 @@ class NameMessages(Generic[M]):
             self._totals.counts[reason] += 1
             self._tell(delivery, outcome, bound=reason in (DropReason.UNSETTLED, DropReason.SHARE))
         self._refresh_credit()
+
+    def _is_second_copy(self, delivery: Delivery[M]) -> bool:
+        """Whether a multicast of another node has come already, by another path."""
+        multicast = self.semantics.pattern is RoutingPattern.MULTICAST
+        if not multicast or delivery.identity[0] == self._own:
+            return False
+        return not self._totals.multicasts.arrived(delivery.identity)
 
     def go_on(self, delivery: Delivery[M], now: float) -> None:
         """Go on with a message that could not be redirected, along the rest of the chain."""
@@ -376,6 +396,8 @@ class NameMessages(Generic[M]):
         again = event.again and not isinstance(delivery.part, Redirect)
         if event.doubt:
             self._totals.counts[DropReason.DOUBT] += 1
+            # Nodes behind may have seen it: what is sent again on purpose is no second copy there.
+            delivery.identity = (*delivery.identity[:2], self._make_id())
             if retry is not None and 0 < retry.rounds <= delivery.doubts:
                 delivery.part, again = retry, False
         if again:
@@ -407,6 +429,8 @@ class NameMessages(Generic[M]):
         """Report the outcome of an unsettled message, and give its producer the credit back."""
         if self._duplicates is not None and bound:
             self._duplicates.decided(delivery.identity, outcome)
+        if bound and isinstance(outcome, Released):
+            self._totals.multicasts.released(delivery.identity)
         source = delivery.source
         self._events.append(Told(delivery, outcome, delivery.tally))
         if not isinstance(source, int) or source not in self._windows:

@@ -17,7 +17,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.protocol import Address
-from onward.protocol.dispatch import CircuitLimits, Outcome, Semantics
+from onward.protocol.dispatch import CircuitLimits, NetworkLimits, Outcome, Semantics
 from onward.transports.simulated import SimulatedNetwork
 
 SETTLE: Final = 10.0
@@ -40,6 +40,7 @@ class Net:
         default: Semantics | None = None,
         circuits: CircuitLimits | None = None,
         name_slice: int = 200,
+        network: NetworkLimits | None = None,
     ) -> None:
         for name in names:
             node = self.nodes[name] = await self.network.node(name)
@@ -48,6 +49,7 @@ class Net:
                 default=default or Semantics(),
                 circuits=circuits or CircuitLimits(),
                 name_slice=name_slice,
+                network=network or NetworkLimits(),
             )
             self.at[name] = await Dispatcher.attach(node, options)
             await node.listen(f"sim://{name}", expose=[DISPATCH])

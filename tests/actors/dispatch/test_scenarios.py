@@ -22,6 +22,7 @@ from onward.protocol.dispatch import (
     Gate,
     Hold,
     Last,
+    NetworkLimits,
     Outcome,
     Redirect,
     Reliability,
@@ -339,6 +340,38 @@ async def test_a_multicast_goes_on_without_a_consumer_that_is_lost(cut: bool, ne
         lost.consumer.close()
     # One consumer has accepted each of them.
     assert await settled(net, tasks) == {ACCEPTED: 5}
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+async def test_a_multicast_comes_once_while_a_shorter_path_comes_up(
+    is_settled: bool, net: Net
+) -> None:
+    await net.start("a", "c")
+    # It computes its paths later than the others.
+    await net.start("b", network=NetworkLimits(pause=0.5, longest_pause=0.5))
+    await net.join("a", "b")
+    await net.join("b", "c")
+    net.provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
+    kept = [Kept(), Kept()]
+    for at, each in zip("bc", kept, strict=True):
+        await net.at[at].consume("all", each)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    tasks: list[asyncio.Task[Outcome]] = []
+    joins = asyncio.create_task(net.join("a", "c"))
+    for number in range(2000):
+        # While "a" knows the new link already and "b" does not, both send a copy to "c".
+        if is_settled:
+            await producer.send_settled(b"%d" % number)
+        else:
+            tasks.append(asyncio.create_task(producer.send(b"%d" % number)))
+        await sleep(0.001)
+    await joins
+    await sleep(SETTLE)
+    for each in kept:
+        assert Counter(each.payloads) == {b"%d" % number: 1 for number in range(2000)}
+    assert net.at["c"].statistics().counts["duplicates"] > 0
+    assert await settled(net, tasks) == ({} if is_settled else {ACCEPTED: 2000})
 
 
 @pytest.mark.parametrize(("doubled", "known"), [(0.0, 0.0), (0.3, 60.0)])

@@ -386,6 +386,55 @@ def test_a_promised_multicast_in_doubt_goes_on_after_its_rounds() -> None:
     assert of(state, Told, Redirected) == [Redirected(made, Redirect("34#failed"))]
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_multicast_that_comes_by_two_paths_is_handed_over_once(settled: bool) -> None:
+    limits = DeliveryLimits(multicast_ids=2)
+    state = name(Semantics(pattern=MULTICAST), limits)
+    joined(state, 1, window=20)
+    state.bind(delivery("1", source="x", token=b"by one..", settled=settled), 0.0)
+    assert handed(state) == [(1, "1")]
+    second = delivery("1", source="x", token=b"by other", settled=settled)
+    state.bind(second, 0.0)
+    dropped = Dropped(second, DropReason.DUPLICATE) if settled else Told(second, MODIFIED)
+    assert state.events() == [dropped]
+    assert state._totals.counts == {DropReason.DUPLICATE: 1}
+    # The oldest is forgotten beyond the limit, and what enters here is known anyway.
+    for number in (2, 3):
+        state.bind(delivery(source="x", number=number, settled=True), 0.0)
+    state.bind(delivery("1", source="x", token=b"third...", settled=settled), 0.0)
+    for _ in range(2):
+        state.bind(delivery("here", settled=True), 0.0)
+    assert handed(state) == [(1, "m"), (1, "m"), (1, "1"), (1, "here"), (1, "here")]
+
+
+def test_a_multicast_that_was_released_may_come_again() -> None:
+    state = name(Semantics(pattern=MULTICAST))
+    state.bind(delivery(source="x", token=b"by one.."), 0.0)
+    assert told(state) == [RELEASED]
+    joined(state, 1)
+    (token,) = bound(state, delivery(source="x", token=b"by one.."))
+    state.disposition(token, RELEASED, ConsumerTarget(1), 1.0)
+    assert told(state) == [RELEASED]
+    (token,) = bound(state, delivery(source="x", token=b"by one.."))
+    state.disposition(token, MODIFIED, ConsumerTarget(1), 1.0)
+    assert told(state) == [MODIFIED]
+    assert bound(state, delivery(source="x", token=b"by one..")) == []
+
+
+def test_what_is_sent_again_in_doubt_is_no_second_copy_at_the_next_node() -> None:
+    state = name(Semantics(pattern=MULTICAST, undeliverable=(HOLD, Last.RELEASE)))
+    state.set_nodes({"x": 0}, 0.0)
+    state.events()
+    made = delivery(promised=True)
+    before = made.identity
+    (token,) = bound(state, made)
+    state.disposition(token, MODIFIED, LinkTarget("x"), 1.0)
+    state.due(2.0)
+    assert [type(each) for each in of(state, SendOn)] == [SendOn]
+    assert made.identity[:2] == before[:2]
+    assert made.identity != before
+
+
 def test_all_acceptances_of_a_multicast_over_links_are_counted_at_its_ingress() -> None:
     state = name(Semantics(pattern=MULTICAST, reliability=Reliability(accepts=ALL)))
     state.set_nodes({"x": 0, "y": 0}, 0.0)
