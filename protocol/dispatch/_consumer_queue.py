@@ -121,13 +121,9 @@ class ConsumerQueue(Generic[Kept]):
             token: The token of the delivery; `None` for a pre-settled one.
             until: When it is not worth handling any more, in seconds.
         """
-        dropped: list[tuple[Kept, DropReason]] = []
-        while token is None and (reason := self._is_full(message)) is not None:
-            self.dropped += 1
-            # What one source has too many is not at the cost of the messages of another one.
-            if self.newest or not self._settled or reason is DropReason.SHARE:
-                return [*dropped, (message, reason)]
-            dropped.append((self._remove(next(iter(self._settled))).message, reason))
+        dropped, refused = self._make_room(message) if token is None else ([], None)
+        if refused is not None:
+            return [*dropped, (message, refused)]
         if self.waiting is _NONE:
             self._numbers = count()
             self.waiting, self._of_token, self._settled, self._times = {}, {}, {}, []
@@ -144,18 +140,41 @@ class ConsumerQueue(Generic[Kept]):
             heappush(self._times, (until, number))
         return dropped
 
+    def _make_room(self, message: Kept) -> tuple[list[tuple[Kept, DropReason]], DropReason | None]:
+        """Drop pre-settled messages for another one; return them, and why it has no room itself."""
+        dropped: list[tuple[Kept, DropReason]] = []
+        while (reason := self._is_full(message)) is not None:
+            self.dropped += 1
+            # What one source has too many is not at the cost of the messages of another one.
+            if self.newest or not self._settled or reason is DropReason.SHARE:
+                return dropped, reason
+            dropped.append((self._remove(next(iter(self._settled))).message, reason))
+        return dropped, None
+
     def withdraw(self, token: bytes) -> None:
         """Remove an unsettled message; do nothing if it does not wait."""
         number = self._of_token.get(token)
         if number is not None:
             self._remove(number)
 
-    def settle(self, token: bytes) -> None:
-        """Make an unsettled message a pre-settled one in its place, since its producer settled."""
-        number = self._of_token.pop(token, None)
-        if number is not None:
-            self.waiting[number] = self.waiting[number]._replace(token=None)
-            self._settle(number, self.waiting[number].message)
+    def settle(self, token: bytes) -> list[tuple[Kept, DropReason]]:
+        """Make an unsettled message a pre-settled one in its place, since its producer settled.
+
+        Returns:
+            The pre-settled messages that are dropped, as of `put`: perhaps this one.
+        """
+        number = self._of_token.get(token)
+        if number is None:
+            return []
+        message = self.waiting[number].message
+        dropped, refused = self._make_room(message)
+        if refused is not None:
+            self._remove(number)
+            return [*dropped, (message, refused)]
+        del self._of_token[token]
+        self.waiting[number] = self.waiting[number]._replace(token=None)
+        self._settle(number, message)
+        return dropped
 
     def drain(self) -> int:
         """Remove the credit that is left once `take` has returned all; return it."""

@@ -13,6 +13,8 @@ outcomes of the copies make that of the delivery, which is told the way that it 
 | the producer is lost | goes on; its outcome is told no further | goes on | stays |
 | the producer settles first | its target is told: settled | goes on pre-settled | so does it |
 
+What goes on pre-settled has to have room as such, by `DeliveryLimits.max_settled_size`.
+
 A delivery that is *promised* was accepted before a consumer had it, and is kept elsewhere: in
 doubt, it is returned, so that another consumer gets it, perhaps for the second time. A multicast is
 if all copies have ended and no consumer has accepted it.
@@ -372,9 +374,9 @@ class Deliveries(Generic[M]):
         events = [self._ended(token, CopyEnd.SETTLED) for token in list(delivery.copies)]
         unreturned = self._unreturned(delivery)
         delivery.settled = True
-        if self._hold is not None:
-            self._hold.became_settled(delivery)
-        return [*events, *unreturned]
+        if self._hold is None or self._hold.became_settled(delivery):
+            return [*events, *unreturned]
+        return [*events, *unreturned, HoldEnded(delivery, no_room=True)]
 
     # --- time -------------------------------------------------------------------------------
 

@@ -176,9 +176,11 @@ class HoldEnded(Generic[M]):
 
     Attributes:
         delivery: The delivery.
+        no_room: Whether it had no room on hold any more, as its producer has settled it.
     """
 
     delivery: Delivery[M]
+    no_room: bool = False
 
 
 class CopyEnded(NamedTuple):

@@ -129,10 +129,21 @@ class HoldQueue(Generic[M]):
             if delivery.settled:
                 self._count_settled(delivery, -1)
 
-    def became_settled(self, delivery: Delivery[M]) -> None:
-        """Count a message as pre-settled from now on, if it is on hold."""
-        if delivery in self._held:
+    def became_settled(self, delivery: Delivery[M]) -> bool:
+        """Count a message as pre-settled from now on, if it is on hold.
+
+        Returns:
+            Whether it may stay: without room for one more that is pre-settled it has been removed.
+        """
+        if delivery not in self._held:
+            return True
+        if self._has_settled_room(delivery):
             self._count_settled(delivery, 1)
+            return True
+        del self._held[delivery]
+        self.size -= delivery.size
+        self.refused += 1
+        return False
 
     def clear(self) -> list[Delivery[M]]:
         """Remove and return all messages, as when the name is provisioned with another hold."""

@@ -382,7 +382,8 @@ class NameMessages(Generic[M]):
             elif isinstance(event, Returned):
                 self._returned(event, now)
             elif isinstance(event, HoldEnded):
-                self._totals.counts[DropReason.HOLD_ENDED] += 1
+                reason = DropReason.NO_ROOM if event.no_room else DropReason.HOLD_ENDED
+                self._totals.counts[reason] += 1
                 event.delivery.part = self.semantics.retry
                 self._undeliverable(event.delivery, now)
             elif isinstance(event, Unreturned):
@@ -408,7 +409,9 @@ class NameMessages(Generic[M]):
     def _leave_queue(self, event: CopyEnded) -> None:
         record = self._record_of(event.target)
         if record is not None and event.end is CopyEnd.SETTLED:
-            record.queue.settle(event.token)
+            for dropped, reason in record.queue.settle(event.token):
+                self._chooser.settled(event.target)
+                self._drop(dropped, reason)
         elif record is not None:
             record.queue.withdraw(event.token)
 

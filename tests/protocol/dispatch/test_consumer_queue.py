@@ -114,10 +114,15 @@ def test_bytes_of_pre_settled_messages_are_bounded_for_a_node() -> None:
     assert third.put(Text("x")) == [("x", DropReason.SETTLED_SIZE)]
     assert third.put(Text("u"), b"u") == []
     assert totals.settled_size == 30
-    third.settle(b"u")  # it was here before it was pre-settled
-    assert totals.settled_size == 40
+    # What is settled by its producer while it waits has no more room than what comes settled.
+    assert third.settle(b"u") == [("u", DropReason.SETTLED_SIZE)]
+    assert (len(third), totals.settled_size) == (0, 30)
+    oldest.put(Text("d"), b"d")
+    assert oldest.settle(b"d") == [("b", DropReason.SETTLED_SIZE)]
+    assert oldest.settle(b"d") == []
+    assert totals.settled_size == 30
     oldest.credit = 1
-    assert taken(oldest) == ["b"]
+    assert taken(oldest) == ["c"]
     for queue in (oldest, newest, third):
         queue.clear()
     assert totals.settled_size == 0

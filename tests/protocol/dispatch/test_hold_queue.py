@@ -6,7 +6,15 @@ from random import Random
 
 from hypothesis import given, strategies as st
 
-from onward.protocol.dispatch import ConsumerTarget, Delivery, Hold, HoldQueue, Retry
+from onward.protocol.dispatch import (
+    ConsumerTarget,
+    Delivery,
+    DeliveryLimits,
+    Hold,
+    HoldQueue,
+    NodeTotals,
+    Retry,
+)
 
 ONE, TWO = ConsumerTarget(1), ConsumerTarget(2)
 
@@ -35,6 +43,16 @@ def test_messages_bytes_and_age_are_bounded() -> None:
     assert not made.put(message(0), 0.0)
     assert not queue().put(message(1, until=5.0), 5.0)
     assert (len(made), made.size, made.refused) == (3, 100, 2)
+
+
+def test_what_its_producer_settles_has_no_more_room_than_what_comes_settled() -> None:
+    totals = NodeTotals(DeliveryLimits(max_settled_size=25))
+    made = HoldQueue[str](Retry(hold=Hold(messages=9, size=900, age=60.0)), totals)
+    first, second, third = (held(made) for _ in range(3))
+    assert [made.became_settled(each) for each in (first, second)] == [True, True]
+    assert not made.became_settled(third)
+    assert (len(made), made.size, made.refused, totals.settled_size) == (2, 20, 1, 20)
+    assert made.became_settled(third)  # it is not on hold any more
 
 
 def test_rounds_begin_after_times_that_double() -> None:

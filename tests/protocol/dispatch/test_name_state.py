@@ -528,6 +528,28 @@ def test_a_link_that_leads_to_another_node_is_tried_again() -> None:
     assert len(of(state, SendOn)) == 1
 
 
+@pytest.mark.parametrize("on_hold", [True, False])
+def test_what_is_settled_while_it_waits_stays_within_the_bytes_of_what_is_pre_settled(
+    on_hold: bool,
+) -> None:
+    retry = Retry(hold=Hold(messages=100))
+    limits = DeliveryLimits(max_settled_size=35)
+    state = name(Semantics(undeliverable=(retry, Last.DROP)), limits)
+    if not on_hold:
+        assert state.add_consumer(1, 100, 0.0, by_credit=True) is None
+    dropped = 0
+    for number in range(10):
+        made = delivery(number=number)
+        state.bind(made, 0.0)
+        made.settled = False
+        state.sender_settled(made, 0.0)
+        dropped += len(of(state, Dropped))
+    assert state._totals.settled_size == 30
+    assert dropped == 7
+    assert state._totals.counts[DropReason.NO_ROOM if on_hold else DropReason.SETTLED_SIZE] == 7
+    assert on_hold or state.load(ConsumerTarget(1)) == 3
+
+
 @pytest.mark.parametrize("settled", [True, False])
 def test_the_node_before_settles_or_abandons(settled: bool) -> None:
     state = name()
