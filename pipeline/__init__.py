@@ -42,6 +42,7 @@ from ._java import MIN_JAVA, JavaMissing, find_java
 from ._schema import (
     EVENT_TABLES,
     FROM_DISPATCHERS,
+    FROM_HOLD,
     FROM_PEERS,
     LAKE_TABLES,
     PARTITIONS,
@@ -55,6 +56,7 @@ __all__ = [
     "CONF",
     "EVENT_TABLES",
     "FROM_DISPATCHERS",
+    "FROM_HOLD",
     "FROM_PEERS",
     "LAKE_TABLES",
     "LOCAL",

@@ -16,6 +16,7 @@ from typing import Final
 __all__ = [
     "EVENT_TABLES",
     "FROM_DISPATCHERS",
+    "FROM_HOLD",
     "FROM_PEERS",
     "LAKE_TABLES",
     "PARTITIONS",
@@ -27,6 +28,9 @@ FROM_PEERS: Final = "(from peer brokers)"
 
 FROM_DISPATCHERS: Final = "(from other dispatchers)"
 """The `dst`, in the audit, of the messages to names that other dispatchers have sent to one."""
+
+FROM_HOLD: Final = "(from messages on disk)"
+"""The `dst`, in the audit, of messages to names that have come out of the file of those on hold."""
 
 EVENT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
     {

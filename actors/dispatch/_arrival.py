@@ -92,6 +92,7 @@ class Arrival:
         share: What its source has at this node; `None`: the program itself.
         promised: Whether its producer was told that it is accepted, as it is on disk.
         stored: Its number in the file of messages on hold; 0: it is not there.
+        again: Whether it has come out of the file of messages on hold.
         leg: Whether another dispatcher, or another name of this node, has sent it on.
         log: The event log that counts it, if there is one.
         entered: The name that it is counted under; empty before it is.
@@ -113,6 +114,7 @@ class Arrival:
     share: Share | None = None
     promised: bool = False
     stored: int = 0
+    again: bool = False
     leg: bool = False
     log: NameInstrument | None = None
     entered: str = ""

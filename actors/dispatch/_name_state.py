@@ -584,7 +584,8 @@ class NameState:
     def stopped(self) -> None:
         """Count what has not ended, as the dispatcher has stopped."""
         for delivery in self._pure.deliveries.left():
-            count_end(delivery.message, Logged.DROP)
+            on_disk = bool(delivery.message.stored)
+            count_end(delivery.message, Logged.CANCELED if on_disk else Logged.DROP)
 
     def _ended(self, number: int, reason: Refusal) -> None:
         record = self.consumers.pop(number, None)

@@ -29,6 +29,7 @@ __all__ = [
 
 _NAME: Final = int(Kind.NAME)
 _LEG: Final = int(Kind.NAME_LEG)
+_AGAIN: Final = int(Kind.NAME_AGAIN)
 _COPY: Final = int(Kind.NAME_COPY)
 _LOGGED: Final[dict[type[Outcome | Logged], int]] = {
     Accepted: int(Logged.DELIVER),
@@ -55,7 +56,7 @@ class NameInstrument:
         """Count a message to a name, or a copy of one.
 
         Args:
-            kind: `NAME`, `NAME_LEG` or `NAME_COPY` of `Kind`.
+            kind: `NAME`, `NAME_LEG`, `NAME_AGAIN` or `NAME_COPY` of `Kind`.
             outcome: See `Outcome`.
             name: The name, as the address in a route; of all temporary ones of a node one.
             to: The consumer, or the route of a redirect; else empty.
@@ -85,7 +86,7 @@ def count_received(node: Node, arrival: Arrival, label: str) -> None:
     arrival.entered = label
     if isinstance(part, NameInstrument):
         arrival.log = part
-        kind, size = _LEG if arrival.leg else _NAME, len(arrival.message[2])
+        kind, size = _kind_of(arrival), len(arrival.message[2])
         part.count(kind, _RECEIVED, label, "", size)
 
 
@@ -101,14 +102,14 @@ def count_end(arrival: Arrival, outcome: Outcome | Logged) -> None:
         return
     arrival.ended = True
     logged = _logged(outcome)
-    kind, size = _LEG if arrival.leg else _NAME, len(arrival.message[2])
+    kind, size = _kind_of(arrival), len(arrival.message[2])
     log.count(kind, logged, arrival.entered, "", size)
 
 
 def count_passed(arrival: Arrival, outcome: Logged, to: str = "") -> None:
     """Count that a message is on hold, or is redirected."""
     if arrival.log is not None:
-        kind, size = _LEG if arrival.leg else _NAME, len(arrival.message[2])
+        kind, size = _kind_of(arrival), len(arrival.message[2])
         arrival.log.count(kind, outcome, arrival.entered, to, size)
 
 
@@ -127,6 +128,12 @@ def count_copy(node: Node, label: str, consumer: str, outcome: Outcome | Logged)
     part = instruments.names
     if isinstance(part, NameInstrument):
         part.count(_COPY, _logged(outcome), label, consumer, 0)
+
+
+def _kind_of(arrival: Arrival) -> int:
+    if arrival.again:
+        return _AGAIN
+    return _LEG if arrival.leg else _NAME
 
 
 def _logged(outcome: Outcome | Logged) -> int:

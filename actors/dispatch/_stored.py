@@ -280,7 +280,7 @@ class StoredMessages:
         left = stored.expires - time.time()
         message = Message(onward, (), stored.payload, None, None)
         arrival = Arrival(message, False, core.identity(), PLAIN, None, until=core.now() + left)
-        arrival.stored, arrival.promised = number, True
+        arrival.stored, arrival.promised, arrival.again = number, True, True
         if left <= 0:
             core.counts["held until their time was over"] += 1
         core.bind(name, arrival)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from .._schema import FROM_DISPATCHERS, FROM_PEERS
+from .._schema import FROM_DISPATCHERS, FROM_HOLD, FROM_PEERS
 from ._collect_names import outcomes_of
 from ._collect_routes import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
@@ -358,7 +358,7 @@ def _told(totals: DataFrame) -> DataFrame:
     Such a log does not show which requests ended twice: all would count as duplicated.
     """
     is_untold = (
-        sf.coalesce("dst", sf.lit("")).isin("", FROM_PEERS, FROM_DISPATCHERS)
+        sf.coalesce("dst", sf.lit("")).isin("", FROM_PEERS, FROM_DISPATCHERS, FROM_HOLD)
         & (sf.col("sent") == 0)
         & (sf.col("duplicated") > 0)
         & ~sf.col("earlier")

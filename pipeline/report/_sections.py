@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from .._schema import FROM_DISPATCHERS, FROM_PEERS
+from .._schema import FROM_DISPATCHERS, FROM_HOLD, FROM_PEERS
 from ._page import Page
 from ._page_audit import Audit, AuditRow
 from ._page_requests import Burn, Demand, Latency, Matrix
@@ -310,7 +310,7 @@ def _replay(replay: Replay) -> Section:
 
 def _where(dst: str) -> str:
     """Return what a row of the audit is of, besides its broker or node."""
-    if dst in (FROM_PEERS, FROM_DISPATCHERS):
+    if dst in (FROM_PEERS, FROM_DISPATCHERS, FROM_HOLD):
         return f" {html(dst)}"
     return f" → <code>{html(dst)}</code>" if dst else ""
 

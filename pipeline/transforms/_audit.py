@@ -8,7 +8,8 @@ Two equations hold for the counts of flows, which are never sampled:
 In a cluster a request of a client is counted at the broker that has the client. A broker that it is
 forwarded to counts it in a row of its own, `FROM_PEERS`, with the same equation, and both ends of
 the link between them count it as of that link. So is a message to a name counted by the dispatcher
-where it entered, and in a row `FROM_DISPATCHERS` by those that it was sent on to.
+where it entered, and in a row `FROM_DISPATCHERS` by those that it was sent on to. One that comes
+out of the file of messages on hold, as after a restart, is counted again in a row `FROM_HOLD`.
 
 They need not hold in one window: a request of one window may end in a later one. So `missing` and
 `duplicated` are running totals from the first window to the end of the row's, and those of the last
@@ -27,7 +28,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from .._schema import FROM_DISPATCHERS, FROM_PEERS
+from .._schema import FROM_DISPATCHERS, FROM_HOLD, FROM_PEERS
 from ._columns import is_asked, is_leg, is_name, is_outcome, start_of, total_where, with_columns_of
 
 __all__ = ["AUDIT_SECONDS", "audit", "audit_totals"]
@@ -63,9 +64,10 @@ def audit(
     broker in a cluster has another such row with `FROM_PEERS` as `dst`, for the requests that other
     brokers have forwarded to it; they are not in the first one, but in that of the other broker.
     Messages to names are counted likewise, with `FROM_DISPATCHERS`: accepted and pre-settled ones
-    as delivered; rejected, released, dropped, and those in doubt as dropped. A link's row has the
-    log of the sending end as `src` and the link as `dst`: `sent` at that end, `received` at the
-    other, `dropped` by the link.
+    as delivered; rejected, released, dropped, and those in doubt as dropped. Those that have come
+    out of the file of messages on hold are in a row with `FROM_HOLD`. A link's row has the log of
+    the sending end as `src` and the link as `dst`: `sent` at that end, `received` at the other,
+    `dropped` by the link.
 
     A link that is recorded at one end only has null for the other, and counts nothing as missing.
     A receiving end that received and recorded nothing looks the same.
@@ -95,7 +97,7 @@ def audit(
 
 def _brokers(flows: DataFrame) -> DataFrame:
     def asked(*outcomes: Outcome) -> Column:
-        counted = is_asked() | is_name(Kind.NAME, Kind.NAME_LEG)
+        counted = is_asked() | is_name(Kind.NAME, Kind.NAME_LEG, Kind.NAME_AGAIN)
         return total_where(counted & is_outcome(*outcomes), "frames")
 
     # Messages to workers are included in the balance only, where they add nothing: a flow that
@@ -105,6 +107,7 @@ def _brokers(flows: DataFrame) -> DataFrame:
     dst = (
         sf.when(is_leg(), FROM_PEERS)
         .when(is_name(Kind.NAME_LEG), FROM_DISPATCHERS)
+        .when(is_name(Kind.NAME_AGAIN), FROM_HOLD)
         .otherwise("")
         .alias("dst")
     )

@@ -32,6 +32,8 @@ FAILED: Final = (
 )
 """Outcomes that are failures. A request that its requester cancels is none."""
 
+_NAMES: Final = Kind.NAME, Kind.NAME_LEG, Kind.NAME_AGAIN, Kind.NAME_COPY
+
 
 def is_asked() -> Column:
     """Whether a row is of a request to a broker, or of a message to a tag query.
@@ -53,7 +55,7 @@ def is_leg() -> Column:
 
 def is_name(*kinds: Kind) -> Column:
     """Whether a row is of messages to names: of these kinds, or of any of a dispatcher."""
-    return sf.col("kind").isin(*map(int, kinds or (Kind.NAME, Kind.NAME_LEG, Kind.NAME_COPY)))
+    return sf.col("kind").isin(*map(int, kinds or _NAMES))
 
 
 def is_outcome(*outcomes: Outcome) -> Column:

@@ -55,11 +55,14 @@ class Kind(IntEnum):
     """A message that crossed a link; in flows only, where both ends count."""
     NAME = 8
     """A message to a name, at the dispatcher where it entered the network; in flows only, as are
-    the next two. The origin is the name."""
+    the next ones. The origin is the name."""
     NAME_LEG = 9
     """A message to a name that another dispatcher has sent on, which counts it as its own."""
     NAME_COPY = 10
     """A message to a name, or a copy of one, that was handed to a consumer of this node."""
+    NAME_AGAIN = 11
+    """A message to a name that has come out of the file of messages on hold, as after a restart.
+    It was counted as `NAME` when it entered."""
 
 
 class Outcome(IntEnum):

@@ -43,6 +43,8 @@ from onward.protocol.dispatch import (
     Semantics,
     Settlement,
 )
+from onward.protocol.eventlog import Kind, Outcome
+from tests.support.names import Counted
 from tests.support.workers import Echo, start_worker
 
 
@@ -171,6 +173,33 @@ async def test_messages_go_on_after_a_restart(node: Node, path: Path) -> None:
     assert (row.accepted, row.held) == (1, 0)
     await node.stop_worker(dispatcher.address)
     assert stored(path) == []
+
+
+@pytest.mark.parametrize("settle", list(Settlement))
+async def test_a_message_on_disk_is_counted_once_as_it_enters(
+    settle: Settlement, node: Node, path: Path
+) -> None:
+    told = Counted()
+    node.add_instrument(told)
+    at_once = settle is Settlement.AT_ONCE
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(settle))
+    sending = asyncio.create_task((await dispatcher.produce_any()).send("orders", b"1"))
+    await sleep(0.1)
+    await node.stop_worker(dispatcher.address)
+    await asyncio.wait([sending])
+    assert sending.exception() is None or not at_once
+    first = {Outcome.DELIVER: 1} if at_once else {Outcome.CANCELED: 1}
+    entered = {Outcome.RECEIVED: 1, Outcome.HOLD: 1, **first}
+    assert told.of(Kind.NAME) == entered
+    dispatcher = await attached(node, path)
+    dispatcher.provision("orders", on_disk(settle))
+    await dispatcher.consume("orders", Kept())
+    await sleep(1)
+    assert told.of(Kind.NAME) == entered
+    again = told.of(Kind.NAME_AGAIN)
+    assert (again[Outcome.RECEIVED], again[Outcome.DELIVER]) == (1, 1)
+    assert not told.open()
 
 
 async def test_a_default_that_holds_on_disk(node: Node, path: Path) -> None:

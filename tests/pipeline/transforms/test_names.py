@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from onward.pipeline import FROM_DISPATCHERS
+from onward.pipeline import FROM_DISPATCHERS, FROM_HOLD
 from onward.pipeline.transforms import Objective, audit_totals, name_outcomes, slo_burn
 from onward.pipeline.transforms._audit import audit
 from onward.pipeline.transforms._traffic import traffic_matrix
@@ -36,6 +36,10 @@ def flows(spark: SparkSession) -> DataFrame:
         flow(Outcome.RECEIVED, frames=6, kind=Kind.NAME_LEG, origin=ORDERS, tagset=0, log="n2"),
         flow(Outcome.DELIVER, frames=5, kind=Kind.NAME_LEG, origin=ORDERS, tagset=0, log="n2"),
         flow(Outcome.CANCELED, frames=1, kind=Kind.NAME_LEG, origin=ORDERS, tagset=0, log="n2"),
+        *(
+            flow(outcome, frames=3, kind=Kind.NAME_AGAIN, origin=ORDERS, tagset=0, log="n1")
+            for outcome in (Outcome.RECEIVED, Outcome.HOLD, Outcome.DELIVER)
+        ),
         flow(
             *(Outcome.DELIVER, 3600, 6),
             kind=Kind.NAME_COPY,
@@ -59,9 +63,10 @@ def test_outcomes_are_counted_by_name_and_by_consumer(spark: SparkSession) -> No
 
 
 def test_the_audit_balances_what_entered_and_legs_apart(spark: SparkSession) -> None:
-    totals = audit_totals(audit(flows(spark))).orderBy("src").collect()
+    totals = audit_totals(audit(flows(spark))).orderBy("src", "dst").collect()
     assert [tuple(row) for row in totals] == [
         ("n1", "", 21, 0, 11, 10, 0, 0, 0),
+        ("n1", FROM_HOLD, 3, 0, 3, 0, 0, 0, 0),
         ("n2", FROM_DISPATCHERS, 6, 0, 5, 1, 0, 0, 0),
     ]
 
