@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ._core import DispatchCore
 
 __all__ = ["Alarm", "Schedule", "Scheduled"]
+
+_SPARE: Final = 64
+"""Times of no use that are kept beyond as many as there are others."""
 
 
 class Scheduled(Protocol):
@@ -79,6 +82,7 @@ class Schedule:
         self._set = False
         self._alarm: Final = Alarm(worker, self._due)
         self._times: list[tuple[float, int, Scheduled]] = []
+        self._stale = 0  # times in there that are of no use any more
         self._order: Final = count()
 
     def soon(self, action: Callable[[], object]) -> None:
@@ -98,14 +102,37 @@ class Schedule:
         if self._set:
             self._worker.after(0, self._run)
 
+    def __len__(self) -> int:
+        """Return the number of times that are kept, those of no use any more included."""
+        return len(self._times)
+
     def arm(self, state: Scheduled) -> None:
         """Look at a name, or a part of a dispatcher, again when something of it is due."""
         at = state.get_timer()
         if at is None or (state.scheduled is not None and state.scheduled <= at):
             return
+        if state.scheduled is not None:
+            self._disused()
         state.scheduled = at
         heappush(self._times, (at, next(self._order), state))
         self._alarm.set(self._times[0][0])
+
+    def forget(self, state: Scheduled) -> None:
+        """Forget when something of a name is due, as its state is forgotten."""
+        if state.scheduled is not None:
+            state.scheduled = None
+            self._disused()
+
+    def _disused(self) -> None:
+        """Count a time that is of no use; remove all of these once they are more than the others.
+
+        A state that was forgotten would be kept until its time has come, otherwise.
+        """
+        self._stale += 1
+        if 2 * self._stale > len(self._times) + _SPARE:
+            self._times = [each for each in self._times if each[2].scheduled == each[0]]
+            heapify(self._times)
+            self._stale = 0
 
     def _due(self) -> None:
         """Perform what is due of all names."""
@@ -113,6 +140,7 @@ class Schedule:
         while self._times and self._times[0][0] <= now:
             at, _, state = heappop(self._times)
             if state.scheduled != at:
+                self._stale -= 1
                 continue
             state.scheduled = None
             try:
