@@ -158,7 +158,7 @@ class Dispatcher:
             PatternInUse: There is one of an equal pattern: see `update`.
             TooManyProvisions: There are `DispatchLimits.max_provisions`.
             BadSemantics: They are of a hold on disk without `DispatchOptions.hold_file`, or of
-                tags for several names.
+                tags for several names, or without a broker.
         """
         self._core.provisioning.add(pattern, semantics)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, Message
 from ...protocol.dispatch import (
+    BadSemantics,
     Name,
     NamePattern,
     Network,
@@ -95,6 +96,7 @@ class Provisioning:
         """Provision what a file has, in the place of all that was loaded from it before."""
         options = self._core.options
         read = read_served(content, file, options)
+        self._check_tags(read.provisions)
         change = self.provisions.load(read.provisions, file)
         default = read.default or options.default
         self._all = self._all or self.provisions.default != default
@@ -105,7 +107,13 @@ class Provisioning:
     def _made(self, pattern: str, semantics: Semantics) -> Provision:
         made = Provision(NamePattern.parse(pattern), semantics)
         check_provision(made, self._core.options)
+        self._check_tags([made])
         return made
+
+    def _check_tags(self, provisions: Iterable[Provision]) -> None:
+        """Refuse names by tags without a broker: none of their messages would have a consumer."""
+        if self.tags is None and any(each.semantics.tags for each in provisions):
+            raise BadSemantics([_NO_BROKER])
 
     def _changed(self, added: Iterable[Provision], removed: Iterable[Provision] = ()) -> None:
         """Announce provisions of this node to others, and give each name its semantics."""
@@ -195,6 +203,11 @@ class Provisioning:
             return None
         return self._core.share_of(self.principal_of(source), source)
 
+
+_NO_BROKER: Final = (
+    "tags need a broker at this node: Dispatcher.attach(node, broker=broker); "
+    "elsewhere the name is known by the node with the broker"
+)
 
 _PATTERNS: Final = 1000
 """Changed patterns that names are matched with; beyond, all names are looked at."""

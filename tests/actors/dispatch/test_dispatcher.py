@@ -12,6 +12,7 @@ import pytest
 
 from onward.actors import GivenUp, LimitReached, MailboxOptions, Node, Refused, Worker
 from onward.actors.dispatch import (
+    DISPATCH,
     Accept,
     ConsumerRefused,
     Dispatcher,
@@ -20,6 +21,7 @@ from onward.actors.dispatch import (
     ProducerClosed,
     Received,
 )
+from onward.actors.dispatch._dispatch_worker import DispatchWorker
 from onward.protocol import (
     NAME,
     Address,
@@ -105,6 +107,41 @@ async def keep(dispatcher: Dispatcher, name: str, window: int = 250) -> Kept:
 
 def counted(dispatcher: Dispatcher, reason: str) -> int:
     return dispatcher.statistics().counts.get(reason, 0)
+
+
+async def test_times_of_names_that_were_forgotten_do_not_gather(node: Node) -> None:
+    worker = DispatchWorker(DispatchOptions(), None)
+    await node.start(lambda: worker, address=DISPATCH)
+    schedule = worker.core.schedule
+    await start_worker(node, Echo(), "echo")
+    dispatcher = Dispatcher(worker.core)
+    kept = await keep(dispatcher, "kept")
+    asked = asyncio.create_task(node.request("34#kept", b"", timeout=500.0))
+    for number in range(500):
+        consumer = await dispatcher.consume(f"name.{number}", "echo")
+        await node.request(f"34#name.{number}", b"")
+        consumer.close()
+    assert dispatcher.statistics().names == 1
+    assert len(schedule) < 200
+    # What is left is due in its time: the outcome of the one that is kept.
+    kept.deliveries[0].accept()
+    await asked
+    doubt = asyncio.create_task(node.request("34#kept", b"", timeout=500.0))
+    await sleep(DispatchOptions().outcome_timeout + 300)
+    with pytest.raises(InDoubt):
+        await doubt
+    assert len(schedule) == 0
+
+
+async def test_a_name_by_tags_needs_a_broker(node: Node) -> None:
+    dispatcher = await Dispatcher.attach(node)
+    with pytest.raises(BadSemantics, match="tags need a broker at this node"):
+        dispatcher.provision("orders", Semantics(tags="service=stock"))
+    dispatcher.provision("orders", Semantics())
+    with pytest.raises(BadSemantics, match="tags need a broker at this node"):
+        dispatcher.update("orders", Semantics(tags="service=stock"))
+    with pytest.raises(BadSemantics, match="tags need a broker at this node"):
+        dispatcher.load('[[name]]\npattern = "stock"\ntags = "service=stock"', "names.toml")
 
 
 # --- the choice -------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ async def test_a_name_by_tags_is_reached_from_another_node(network: SimulatedNet
     shop, far = await network.node("shop"), await network.node("far")
     broker = await Broker.attach(shop)
     there = await Dispatcher.attach(shop, broker=broker)
-    here = await Dispatcher.attach(far)
+    here = await Dispatcher.attach(far, broker=await Broker.attach(far))
     await shop.listen("sim://shop", expose=[DISPATCH])
     await here.neighbour("sim://shop")
     here.provision("orders", STOCK)
