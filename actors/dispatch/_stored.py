@@ -209,19 +209,25 @@ class StoredMessages:
             self._go_on(_AGAIN)
 
     def restore(self) -> None:
-        """Go on with messages that are in the file alone, of names that hold on disk now."""
-        self._reading.clear()
-        for text in sorted(self._left):
-            try:
-                semantics = self._core.provisioning.semantics_of(self._core.parse(text))
-            except BadName:
-                # The limits of names may be others than those of the process before this one.
-                self._set_aside(len(self._left.pop(text)))
-                continue
-            if holds_on_disk(semantics):
-                self._reading[text] = None
-        self._waiting.intersection_update(self._reading)
-        self._go_on(0)
+        """Go on, in slices, with messages that are in the file alone, of names that hold there."""
+        names = iter(tuple(self._left))
+        self._core.slices.begin(names, self._look_at, lambda: self._go_on(0))
+
+    def _look_at(self, text: str) -> None:
+        """Find out whether a name with messages that are in the file alone holds on disk now."""
+        if text not in self._left:
+            return
+        try:
+            semantics = self._core.provisioning.semantics_of(self._core.parse(text))
+        except BadName:
+            # The limits of names may be others than those of the process before this one.
+            self._set_aside(len(self._left.pop(text)))
+            return
+        if holds_on_disk(semantics):
+            self._reading[text] = None
+        else:
+            self._reading.pop(text, None)
+            self._waiting.discard(text)
 
     def _go_on(self, seconds: float) -> None:
         if self._reading and not self._scheduled:

@@ -3,19 +3,25 @@
 A name that is provisioned by tags has the destinations that match a query. And a destination may
 ask for a name, by a tag with the key `DispatchOptions.consume_key`: the name is the value.
 The rules of the broker decide which of them may register that tag, and the roles of the name apply.
+
+Names follow the destinations after a pause that grows while these change (`NetworkLimits.pause`, up
+to `longest_pause`), and in slices of `DispatchOptions.name_slice` steps: a step looks at a name, or
+attaches or detaches one destination.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import TAGS, Address, AddressError, Route, UnknownAddress
 from ...protocol.broker import parse_tag
 from ...protocol.dispatch import BadName, Name, Provision, Throttle
 from ...protocol.security import Principal
-from ..broker import Broker, BrokerEvent
+from ..broker import Broker
 from ._consumer import Consumer
 from ._errors import ConsumerRefused
 from ._schedule import Alarm
@@ -32,7 +38,10 @@ each time, at most `_LONGEST`."""
 
 _CHANGES: Final = frozenset({"joined", "left", "replaced"})
 
+_FAILURES: Final = "failures to follow the destinations of the broker"
+
 Attach = Callable[[Name, Route, Principal | None, bool], Consumer]
+_Consumers: TypeAlias = dict[tuple[bytes, Route], Consumer]
 
 
 class TagConsumers:
@@ -58,8 +67,11 @@ class TagConsumers:
         self._wished: dict[str, list[Address]] = {}
         limits = core.options.network
         self._pause: Final = Throttle(limits.pause, limits.longest_pause)
-        self._alarm: Final = Alarm(core.worker, self._look)
-        self._consumers: Final[dict[str, dict[tuple[bytes, Route], Consumer]]] = {}
+        self._alarm: Final = Alarm(core.worker, self._due)
+        self._steps: Final = deque[Callable[[], object]]()
+        self._under_way = self._again = self._failed = False
+        self._wait = _FIRST
+        self._consumers: Final[dict[str, _Consumers]] = {}
         self._task: Final = core.node.loop.create_task(self._follow())
 
     async def _follow(self) -> None:
@@ -69,7 +81,7 @@ class TagConsumers:
             try:
                 await self._follow_events()
             except Exception as error:  # noqa: BLE001 - else consumers would not change any more
-                self._core.counts["failures to follow the destinations of the broker"] += 1
+                self._core.counts[_FAILURES] += 1
                 self._core.fault("names by tags", error)
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, _LONGEST)
@@ -78,17 +90,20 @@ class TagConsumers:
 
     async def _follow_events(self) -> None:
         with self._broker.events.subscribe() as events:
-            self._look() if self._key else self.refresh()
+            self._due()
             async for event in events:
                 if event.kind in _CHANGES or event.missed:
-                    self._changed(event)
+                    self._changed()
 
-    def _changed(self, event: BrokerEvent) -> None:
-        """Follow a change of a destination: of names that destinations ask for, after a pause."""
-        if self._asked:
-            self.refresh()
-        if self._key:
+    def _changed(self) -> None:
+        """Follow a change of a destination, after a pause."""
+        if self._asked or self._key:
             self._alarm.set(self._pause.next(self._core.now()))
+
+    def _due(self) -> None:
+        """Follow the destinations as they are now."""
+        self._pause.used(self._core.now())
+        self._look() if self._key else self.refresh()
 
     def stop(self) -> None:
         """End to follow the broker."""
@@ -105,7 +120,6 @@ class TagConsumers:
 
     def _look(self) -> None:
         """Find the names that destinations ask for by a tag."""
-        self._pause.used(self._core.now())
         self._wished = {}
         for value in sorted(self._broker.index.own_values(self._key)):
             try:
@@ -120,27 +134,80 @@ class TagConsumers:
         self.refresh()
 
     def refresh(self) -> None:
-        """Attach the destinations that match now, and detach others."""
-        for text in sorted({*self._asked, *self._wished, *self._consumers}):
-            wished = text not in self._asked
-            asked = self._wished.get(text, []) if wished else [self._asked[text]]
-            wanted = {
-                (route_id, way.route): way.principal
-                for each in asked
-                for route_id, way in self._broker.index.own_ways(each).items()
-            }
-            consumers = self._consumers.setdefault(text, {})
-            for key in [each for each in consumers if each not in wanted]:
-                consumers.pop(key).close()
-            for key, principal in wanted.items():
-                if key in consumers and not consumers[key].reason:
-                    continue
-                # The worker of a destination may have just stopped, which is another event; at a
-                # limit the name goes on with the consumers that it has.
-                name = self._core.parse(text)
-                try:
-                    consumers[key] = self._attach(name, key[1], principal, wished)
-                except (ConsumerRefused, UnknownAddress):
-                    self._core.counts["destinations that were refused as consumers"] += 1
-            if not consumers and not asked:
-                del self._consumers[text]
+        """Attach the destinations that match now, and detach others, in slices."""
+        if self._under_way:
+            self._again = True
+            return
+        self._under_way = True
+        self._again = self._failed = False
+        names = sorted({*self._asked, *self._wished, *self._consumers})
+        self._steps.extend(partial(self._name, text) for text in names)
+        self._core.slices.begin(self._next_steps(), self._step, self._refreshed)
+
+    def _next_steps(self) -> Iterator[Callable[[], object]]:
+        while self._steps:
+            yield self._steps.popleft()
+
+    def _step(self, step: Callable[[], object]) -> None:
+        """Perform a step; what fails is counted and logged, and done again later."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - else consumers would not change any more
+            self._failed = True
+            self._core.counts[_FAILURES] += 1
+            self._core.fault("names by tags", error)
+
+    def _refreshed(self) -> None:
+        self._under_way = False
+        if self._failed:
+            self._alarm.set(self._core.now() + self._wait)
+            self._wait = min(2 * self._wait, _LONGEST)
+        else:
+            self._wait = _FIRST
+        if self._again:
+            self._alarm.set(self._pause.next(self._core.now()))
+
+    def _name(self, text: str) -> None:
+        """Find the destinations that match for a name, and what there is to do for them."""
+        wished = text not in self._asked
+        asked = self._wished.get(text, []) if wished else [self._asked[text]]
+        wanted = {
+            (route_id, way.route): way.principal
+            for each in asked
+            for route_id, way in self._broker.index.own_ways(each).items()
+        }
+        consumers = self._consumers.setdefault(text, {})
+        steps: list[Callable[[], object]] = [
+            partial(self._let_go, consumers, key) for key in consumers if key not in wanted
+        ]
+        for key, principal in wanted.items():
+            if key not in consumers or consumers[key].reason:
+                steps.append(partial(self._attach_one, consumers, text, key, principal))
+        steps.append(partial(self._tidy, text))
+        self._steps.extendleft(reversed(steps))
+
+    @staticmethod
+    def _let_go(consumers: _Consumers, key: tuple[bytes, Route]) -> None:
+        consumers.pop(key).close()
+
+    def _attach_one(
+        self,
+        consumers: _Consumers,
+        text: str,
+        key: tuple[bytes, Route],
+        principal: Principal | None,
+    ) -> None:
+        # The worker of a destination may have just stopped, which is another event; at a limit the
+        # name goes on with the consumers that it has.
+        try:
+            consumers[key] = self._attach(
+                self._core.parse(text), key[1], principal, text not in self._asked
+            )
+        except (ConsumerRefused, UnknownAddress):
+            self._core.counts["destinations that were refused as consumers"] += 1
+
+    def _tidy(self, text: str) -> None:
+        """Forget a name without consumers that is not by tags any more."""
+        asked = text in self._asked or text in self._wished
+        if not asked and not self._consumers.get(text):
+            self._consumers.pop(text, None)

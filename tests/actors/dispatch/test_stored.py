@@ -18,6 +18,7 @@ import pytest
 
 from onward.actors import Node, Worker
 from onward.actors.dispatch import (
+    DISPATCH,
     Accept,
     ConsumerRefused,
     Dispatcher,
@@ -25,6 +26,7 @@ from onward.actors.dispatch import (
     HoldStoreInUse,
     Received,
 )
+from onward.actors.dispatch._dispatch_worker import DispatchWorker
 from onward.actors.dispatch._hold_store import HoldStore, StoredMessage
 from onward.actors.dispatch._stored import StoredMessages
 from onward.protocol import Message
@@ -428,6 +430,37 @@ async def test_a_restart_reads_page_by_page_and_leaves_what_it_cannot_read(
     assert (figures.unsettled, figures.on_disk) == (248, 250)
     assert figures.counts["messages on disk that cannot be read"] == 2
     assert caplog.text.count("cannot be read, and stay there") == 2
+
+
+async def test_names_with_messages_on_disk_are_looked_at_in_slices(node: Node, path: Path) -> None:
+    store, now = HoldStore(path, 1000, 10_000), time.time()
+    for number in range(50):
+        store.put(f"name.{number}", "", b"%d" % number, entered=now, expires=now + 60)
+    store.close()
+    looked: list[str] = []
+    worker = DispatchWorker(
+        DispatchOptions(default=on_disk(), hold_file=str(path), name_slice=10),
+        None,
+        HoldStore(path, 1000, 10_000),
+    )
+    await node.start(lambda: worker, address=DISPATCH)
+    stored = worker.core.stored
+    assert stored is not None
+    right = stored._look_at
+
+    def look_at(text: str) -> None:
+        looked.append(text)
+        right(text)
+
+    stored._look_at = look_at  # type: ignore[method-assign]
+    worker.core.restore()
+    assert len(looked) == 10
+    await sleep(1)
+    assert len(looked) == 50
+    assert stored.left == 0
+    # One that does not hold there any more is left in the file.
+    dispatcher = Dispatcher(worker.core)
+    assert dispatcher.statistics().on_disk == 50
 
 
 async def test_a_dispatcher_that_cannot_be_made_whole_is_stopped(

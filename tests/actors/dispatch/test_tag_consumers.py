@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import sleep
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from onward.actors.dispatch import (
     Dispatcher,
     DispatchOptions,
 )
-from onward.protocol import AddressError, Message, Route
+from onward.protocol import Address, AddressError, Message, Route
 from onward.protocol.broker import RouteSetup
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -22,6 +23,7 @@ from onward.protocol.dispatch import (
     RELEASED,
     Access,
     BadSemantics,
+    NetworkLimits,
     RoutingPattern,
     Semantics,
 )
@@ -88,6 +90,45 @@ async def test_destinations_that_match_are_the_consumers(
     await producer.send_settled(b"pears")
     await sleep(1)
     assert stocks[1].got[-1] == b"pears"
+
+
+async def test_names_follow_many_destinations_in_slices_and_after_a_pause(
+    node: Node, broker: Broker, monkeypatch: Patch
+) -> None:
+    options = DispatchOptions(name_slice=5, network=NetworkLimits(pause=1.0, longest_pause=1.0))
+    dispatcher = await Dispatcher.attach(node, options, broker=broker)
+    await sleep(0)
+    dispatcher.provision("orders", STOCK)
+    await sleep(2)
+    looked: list[object] = []
+    right = broker.index.own_ways
+
+    def own_ways(asked: Address) -> Any:
+        looked.append(asked)
+        return right(asked)
+
+    monkeypatch.setattr(broker.index, "own_ways", own_ways)
+    stocks = [await start_worker(node, Stock(), f"stock{each}") for each in range(22)]
+    for each in stocks:
+        broker.register(each.address, service="stock")
+    await sleep(0.01)
+    looked.clear()
+    for each in stocks[:10]:
+        broker.register(each.address, service="stock", tags={"more": "1"})
+        await sleep(0.01)
+    assert looked == []  # all changes in the pause are followed at once
+    await sleep(2)
+    assert len(looked) == 1
+    assert consumers(dispatcher) == 32
+    # Each destination is a step, and a change amid them is followed behind them.
+    dispatcher.withdraw("orders")
+    assert 0 < consumers(dispatcher) < 32
+    dispatcher.provision("orders", STOCK)
+    await sleep(2)
+    assert consumers(dispatcher) == 32
+    dispatcher.withdraw("orders")
+    await sleep(2)
+    assert dispatcher.statistics().names == 0
 
 
 async def test_a_destination_that_joins_later_gets_a_copy(
