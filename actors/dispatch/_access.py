@@ -17,6 +17,7 @@ from ...protocol.security import ANONYMOUS, Principal
 __all__ = [
     "UNAUTHORIZED",
     "PrincipalOf",
+    "is_anonymous",
     "may_consume",
     "may_produce",
     "source_of",
@@ -43,6 +44,11 @@ def _has_one(roles: frozenset[str], principal: Principal | None) -> bool:
     return not roles or principal is None or not roles.isdisjoint(principal.roles)
 
 
+def is_anonymous(principal: Principal | None) -> bool:
+    """Whether a connection with a principal, or with none, is not authenticated."""
+    return principal is None or principal.method == ANONYMOUS.method
+
+
 def source_of(principal: Principal | None, client: Hashable) -> Hashable:
     """Return that of which the share counts: a principal, or one connection of many alike.
 
@@ -50,6 +56,6 @@ def source_of(principal: Principal | None, client: Hashable) -> Hashable:
         principal: The principal; one that is not anonymous has one share for all its connections.
         client: The connection; `None`: there is none.
     """
-    if principal is None or principal.method == ANONYMOUS.method:
+    if principal is None or is_anonymous(principal):
         return client
     return principal.name, principal.method, principal.issuer

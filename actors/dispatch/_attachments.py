@@ -287,13 +287,13 @@ class Attachments:
         most = self._core.options.deliveries.max_producers
         if len(self.anonymous) >= most:
             return Refusal.PRODUCERS
-        one = share is None or share.has_room(share.anonymous + 1, most)
+        one = share is None or share.may_have("anonymous", 1, most)
         return None if one else Refusal.SHARE
 
     def _add_anonymous(self, producer: AnonymousProducer | CreditedProducer) -> None:
         self.anonymous.add(producer.number)
         if producer.share is not None:
-            producer.share.anonymous += 1
+            producer.share.count("anonymous", 1)
 
     def _for_producer(self, name: str, principal: Principal | None) -> Name:
         read = self._core.parse(name)
@@ -316,7 +316,7 @@ class Attachments:
         if number in self.anonymous:
             self.anonymous.discard(number)
             if producer.share is not None:
-                producer.share.anonymous -= 1
+                producer.share.count("anonymous", -1)
         state = producer.state
         if state is not None and (of_name := self._principals.get(state.name.text)) is not None:
             of_name.pop(number, None)

@@ -30,7 +30,7 @@ from ...protocol.dispatch import (
 from ...protocol.eventlog import Outcome as Logged
 from ...protocol.security import Principal
 from .._worker import Worker
-from ._access import UNAUTHORIZED, PrincipalOf, source_of
+from ._access import UNAUTHORIZED, PrincipalOf, is_anonymous, source_of
 from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath
 from ._attachments import Attachments
 from ._circuit_table import CircuitTable
@@ -171,7 +171,9 @@ class DispatchCore:
             client: Its connection.
         """
         source = source_of(principal, client)
-        return None if source is None else self.totals.share_of(source)
+        if source is None:
+            return None
+        return self.totals.share_of(source, anonymous=is_anonymous(principal))
 
     def fault(self, doing: str, error: Exception) -> None:
         """Log an error of a part or of user code, after which the others go on."""

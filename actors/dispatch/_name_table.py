@@ -86,10 +86,10 @@ class NameTable:
             core.counts["more than max_names"] += 1
             return None
         if share is not None:
-            if not share.has_room(share.names + 1, core.options.max_names):
+            if not share.may_have("names", 1, core.options.max_names):
                 core.counts["more names than the share of a source"] += 1
                 return None
-            share.names += 1
+            share.count("names", 1)
         semantics = effective(core.provisioning.semantics_of(name))
         state = self.states[name.text] = NameState(core, name, semantics, share)
         if name.kind is NameKind.TOPOLOGICAL and name.node == ALL_NODES:
@@ -124,7 +124,7 @@ class NameTable:
             self._core.fast.forget(text)
             self._core.schedule.forget(state)
             if state.share is not None:
-                state.share.names -= 1
+                state.share.count("names", -1)
 
     def nodes(self, name: Name, told: Mapping[str, int]) -> Mapping[str, int]:
         """Return the other nodes with consumers of a name, with their claims."""

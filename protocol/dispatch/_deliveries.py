@@ -150,8 +150,8 @@ class Deliveries(Generic[M]):
         """Whether a source may have one more delivery, of a message of some bytes."""
         limits = self._limits
         return share is None or (
-            share.has_room(share.size + size, limits.max_unsettled_size)
-            and share.has_room(share.unsettled + 1, limits.max_unsettled)
+            share.may_have("size", size, limits.max_unsettled_size)
+            and share.may_have("unsettled", 1, limits.max_unsettled)
         )
 
     def enter(self, delivery: Delivery[M], now: float) -> bool:

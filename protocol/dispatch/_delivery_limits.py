@@ -15,6 +15,9 @@ __all__ = ["DeliveryLimits", "NodeTotals", "Share"]
 _SPARE: Final = 64
 """Shares of sources without anything that are kept beyond as many as have something."""
 
+_ANONYMOUS: Final = "all that are not authenticated", 0
+"""The source that all connections which are not authenticated are together."""
+
 Percent: TypeAlias = Annotated[int, Range(least=1, most=100)]
 """A part of a whole, in percent."""
 
@@ -35,6 +38,9 @@ class DeliveryLimits:
             limits of a node and of a name, in percent: of unsettled deliveries, of the bytes of
             unsettled and of pre-settled messages, of `DispatchOptions.max_names`, of producers and
             of consumers. Beyond: as with that limit, and counted. The program itself has no share.
+        max_anonymous_share: What all connections that are not authenticated may have of the limits
+            of a node together, in percent, so that many of them leave room to others. Beyond: the
+            same.
         max_neighbour_share: What one neighbour may have of them, in percent. Beyond: the same.
         max_node_consumers: Consumers of all names of a node. Beyond: a further one is refused and
             counted.
@@ -66,6 +72,7 @@ class DeliveryLimits:
     max_unsettled_size: Count = 256 * 1024 * 1024
     max_settled_size: Count = 64 * 1024 * 1024
     max_share: Percent = 25
+    max_anonymous_share: Percent = 75
     max_neighbour_share: Percent = 75
     max_node_consumers: Count = 100_000
     max_node_producers: Count = 100_000
@@ -89,6 +96,7 @@ class Share:
 
     Attributes:
         percent: What it may have of each limit, in percent.
+        whole: That of all sources alike, of which it is a part; `None` if it is of no such.
         unsettled: Number of its unsettled deliveries.
         size: Bytes of their messages.
         settled_size: Bytes of its pre-settled messages that are on hold or wait for credit.
@@ -99,6 +107,7 @@ class Share:
     """
 
     percent: int
+    whole: Share | None = None
     unsettled: int = 0
     size: int = 0
     settled_size: int = 0
@@ -116,6 +125,23 @@ class Share:
     def has_room(self, wanted: int, most: int) -> bool:
         """Whether it may have so much of a limit of all."""
         return wanted <= max(1, most * self.percent // 100)
+
+    def may_have(self, what: str, more: int, most: int) -> bool:
+        """Whether it, and the whole of which it is a part, may have so much more.
+
+        Args:
+            what: The name of the figure, such as `names`.
+            more: How much more.
+            most: The limit of all.
+        """
+        mine = self.has_room(getattr(self, what) + more, most)
+        return mine and (self.whole is None or self.whole.may_have(what, more, most))
+
+    def count(self, what: str, more: int) -> None:
+        """Count that it has so much more, or less."""
+        setattr(self, what, getattr(self, what) + more)
+        if self.whole is not None:
+            self.whole.count(what, more)
 
 
 @dataclass(slots=True)
@@ -150,16 +176,32 @@ class NodeTotals:
         limits = self.limits
         self.multicasts = RecentMulticasts(limits.multicast_ids, limits.multicast_ingresses)
 
-    def share_of(self, source: Hashable, *, neighbour: bool = False) -> Share:
-        """Return the share of a source."""
+    def share_of(
+        self, source: Hashable, *, neighbour: bool = False, anonymous: bool = False
+    ) -> Share:
+        """Return the share of a source.
+
+        Args:
+            source: The source.
+            neighbour: Whether it is a neighbour.
+            anonymous: Whether it is a connection that is not authenticated: all of them have a
+                share together, too.
+        """
         share = self.shares.get(source)
         if share is None:
             if len(self.shares) >= self.sweep_at:
                 self._sweep()
             limits = self.limits
             percent = limits.max_neighbour_share if neighbour else limits.max_share
-            share = self.shares[source] = Share(percent)
+            whole = self._anonymous() if anonymous else None
+            share = self.shares[source] = Share(percent, whole)
         return share
+
+    def _anonymous(self) -> Share:
+        """Return the share of all connections that are not authenticated."""
+        if _ANONYMOUS not in self.shares:
+            self.shares[_ANONYMOUS] = Share(self.limits.max_anonymous_share)
+        return self.shares[_ANONYMOUS]
 
     def _sweep(self) -> None:
         """Forget the shares of sources that have nothing."""
@@ -171,9 +213,10 @@ class NodeTotals:
         """Count an unsettled delivery of a message of some bytes, or with -1 its end."""
         self.unsettled += sign
         self.size += sign * size
-        if share is not None:
+        while share is not None:
             share.unsettled += sign
             share.size += sign * size
+            share = share.whole
 
     def has_settled_room(self, size: int) -> bool:
         """Whether there is room for a pre-settled message of some bytes that waits."""
@@ -182,10 +225,10 @@ class NodeTotals:
     def may_have_settled(self, size: int, share: Share | None) -> bool:
         """Whether its source may have one more."""
         most = self.limits.max_settled_size
-        return share is None or share.has_room(share.settled_size + size, most)
+        return share is None or share.may_have("settled_size", size, most)
 
     def count_settled(self, size: int, share: Share | None, sign: int) -> None:
         """Count a pre-settled message that waits, or with -1 that it does not any more."""
         self.settled_size += sign * size
         if share is not None:
-            share.settled_size += sign * size
+            share.count("settled_size", sign * size)

@@ -157,8 +157,8 @@ class NameConsumers(Generic[M]):
             return Refusal.CONSUMERS
         if share is not None:
             here = sum(each.share is share for each in self._records.values()) + 1
-            node = share.consumers + 1, limits.max_node_consumers
-            if not (share.has_room(here, limits.max_consumers) and share.has_room(*node)):
+            node = share.may_have("consumers", 1, limits.max_node_consumers)
+            if not (share.has_room(here, limits.max_consumers) and node):
                 return Refusal.SHARE
         newest = semantics.overflow is Overflow.NEWEST
         queue: ConsumerQueue[Delivery[M]] = ConsumerQueue(semantics.window, totals, newest=newest)
@@ -172,7 +172,7 @@ class NameConsumers(Generic[M]):
         self._records[number] = record
         totals.consumers += 1
         if share is not None:
-            share.consumers += 1
+            share.count("consumers", 1)
         return gone
 
     def remove(self, number: int) -> NameConsumer[M] | None:
@@ -181,7 +181,7 @@ class NameConsumers(Generic[M]):
         if record is not None:
             self._totals.consumers -= 1
             if record.share is not None:
-                record.share.consumers -= 1
+                record.share.count("consumers", -1)
             self._chooser.remove_consumer(number)
             if self._direct is not None:
                 self._direct.remove(number)

@@ -296,12 +296,12 @@ class NameState(NameMessages[M]):
         if share is not None:
             shares = self._shares = self._shares or {}
             here = sum(each is share for each in shares.values()) + 1
-            node = share.producers + 1, limits.max_node_producers
-            if not (share.has_room(here, limits.max_producers) and share.has_room(*node)):
+            node = share.may_have("producers", 1, limits.max_node_producers)
+            if not (share.has_room(here, limits.max_producers) and node):
                 totals.counts[Refusal.SHARE] += 1
                 return Refusal.SHARE
             shares[number] = share
-            share.producers += 1
+            share.count("producers", 1)
         totals.producers += 1
         self._events += self._windows.add(number, self.semantics.window, anonymous=anonymous)
         return None
@@ -312,7 +312,7 @@ class NameState(NameMessages[M]):
         if number in self._windows:
             self._totals.producers -= 1
             if self._shares and (share := self._shares.pop(number, None)) is not None:
-                share.producers -= 1
+                share.count("producers", -1)
             self._events += self._windows.remove(number)
 
     def credit_of(self, producer: int) -> int:

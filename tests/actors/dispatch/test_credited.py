@@ -43,7 +43,7 @@ from onward.protocol.dispatch import (
     Semantics,
     Settlement,
 )
-from onward.protocol.security import Principal
+from onward.protocol.security import ANONYMOUS, Principal
 from onward.transports.simulated import SimulatedNetwork
 
 WINDOW = DispatchOptions().anonymous_window
@@ -527,6 +527,35 @@ async def test_a_client_that_floods_starves_no_other(node: Node, kind: str, size
         told(ACCEPTED)
     flood[0].send(bytes(size))
     assert len(held.got) == taken + 1
+
+
+@pytest.mark.parametrize("principal", [None, ANONYMOUS])
+async def test_many_anonymous_connections_leave_room_to_others(
+    principal: Principal | None, node: Node
+) -> None:
+    dispatcher = await Dispatcher.attach(node, SHARED)
+    held = Taking(dispatcher, "slow", credit=10_000)
+    Taking(dispatcher, "orders", credit=10_000, outcome=ACCEPTED)
+    # Each has a quarter of the limits, and all together have three quarters.
+    flood = [Sending(dispatcher, "slow", principal, f"a{number}") for number in range(6)]
+    for each in flood:
+        for _ in range(50):
+            each.send(bytes(100))
+    most = SHARED.deliveries.max_unsettled_size * 75 // 100
+    assert len(held.got) == most // 100
+    assert dispatcher.statistics().counts["more than the share of its source"] > 0
+    other = Sending(dispatcher, "orders", SHOP, "b")
+    for _ in range(10):
+        other.send(b"x" * 100)
+    assert other.states == [ACCEPTED] * 10
+    for told in held.told:
+        assert told is not None
+        told(ACCEPTED)
+    for each in flood:
+        each.link.close()
+    again = Sending(dispatcher, "slow", principal, "new")
+    again.send(bytes(100))
+    assert len(held.got) == most // 100 + 1
 
 
 async def test_a_client_that_floods_with_pre_settled_messages_drops_its_own(node: Node) -> None:

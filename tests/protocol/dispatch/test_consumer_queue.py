@@ -143,6 +143,26 @@ def test_a_source_beyond_its_share_drops_its_own_message() -> None:
     assert (share.settled_size, totals.settled_size) == (0, 0)
 
 
+def test_all_that_are_not_authenticated_have_a_share_together() -> None:
+    limits = DeliveryLimits(max_settled_size=100, max_share=40, max_anonymous_share=50)
+    totals = NodeTotals(limits)
+    one, other = (totals.share_of(each, anonymous=True) for each in ("a", "b"))
+    assert totals.share_of("b", anonymous=True) is other
+    whole = one.whole
+    assert whole is not None
+    assert whole is other.whole
+    totals.count_settled(40, one, 1)
+    assert not totals.may_have_settled(10, one)
+    assert totals.may_have_settled(10, other)
+    assert not totals.may_have_settled(20, other)
+    assert totals.may_have_settled(20, totals.share_of("principal"))
+    totals.count(7, other, 1)
+    assert (whole.settled_size, whole.size, whole.unsettled) == (40, 7, 1)
+    totals.count(7, other, -1)
+    totals.count_settled(40, one, -1)
+    assert whole.is_idle
+
+
 def test_shares_of_sources_that_have_nothing_are_forgotten() -> None:
     totals = NodeTotals()
     kept = totals.share_of("kept")
