@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import sleep
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 from cbor2 import dumps
 
+from onward.actors.dispatch import CircuitClosed, CircuitConsumer, CircuitProducer
 from onward.protocol.dispatch import (
     MAX_UNSETTLED,
     Access,
@@ -146,6 +149,26 @@ async def test_the_one_that_sends_may_settle_last(chain: Chain) -> None:
     sent.settle()
     chain.pump()
     assert got.settled
+
+
+async def test_the_one_that_sends_may_settle_first(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container()
+    link = edge.client.sender("jobs")
+    chain.pump()
+    container.links[0].flow(1)
+    chain.pump()
+    sent = edge.client.send(link, edge.client.message("a"))
+    chain.pump()
+    got = container.received[0][0]
+    assert not got.settled
+    sent.settle()
+    chain.pump()
+    # It keeps nothing of the delivery, and an outcome that comes later goes nowhere.
+    assert got.settled
+    dispose(got, "REJECTED")
+    chain.pump()
+    assert sent.remote_state == 0
+    assert (edge.engine.closed, container.engine.closed) == ("", "")
 
 
 @pytest.mark.parametrize("tag", [b"a", b"\xff\x00\xfe", b"t" * 32])
@@ -756,6 +779,37 @@ async def test_a_route_that_ends_is_forgotten_and_served_again(chain: Chain) -> 
     container.cut()
     assert container.edge.routes == 0
     assert chain.dispatcher.names() == []
+
+
+async def test_a_program_waits_with_what_a_slow_client_has_not_asked_for(chain: Chain) -> None:
+    sends: list[asyncio.Task[Any]] = []
+
+    async def serve(circuit: CircuitProducer | CircuitConsumer) -> None:
+        assert isinstance(circuit, CircuitProducer)
+        sends.extend(asyncio.create_task(circuit.send(b"x" * 1000)) for _ in range(50))
+        await asyncio.gather(*sends, return_exceptions=True)
+
+    chain.dispatcher.serve("jobs", serve)
+    edge = chain.edges()
+    link = edge.client.receiver("jobs", credit=3)
+    chain.pump()
+    for _ in range(20):
+        await sleep(0)
+    # Three have gone to the edge, which the client has not read; the others wait for credit.
+    assert 3000 <= edge.engine.unsent() <= 4000
+    chain.pump()
+    for _ in range(20):
+        await sleep(0)
+    assert len(edge.client.received) == sum(each.done() for each in sends) == 3
+    link.flow(2)
+    for _ in range(3):
+        chain.pump()
+        await sleep(0)
+    assert len(edge.client.received) == 5
+    link.close()
+    chain.pump()
+    outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert sum(isinstance(each, CircuitClosed) for each in outcomes) == 45
 
 
 @pytest.mark.parametrize("who", [ANONYMOUS, Principal("ann", "test")])
