@@ -12,7 +12,8 @@ hold, besides what `violations` says of each message, that:
 1. Each node knows the nodes with consumers of each name, and no others; of a direct name at most
    one consumer in the network is active, and one is if there are any.
 2. Producers have all of their credit again.
-3. A message to each name from each node reaches one consumer, or with multicast each exactly once.
+3. A message to each name from each node reaches one consumer, or with multicast each exactly once,
+   and comes to no node twice.
 4. What was accepted as it is on disk was taken or refused by a consumer, or its time was over,
    whatever node has crashed.
 5. Nothing is left in any table or file once all producers and consumers are gone.
@@ -57,6 +58,7 @@ from onward.protocol.dispatch import (
     RELEASED,
     Accepted,
     DeliveryLimits,
+    DropReason,
     Gate,
     Hold,
     Last,
@@ -874,6 +876,7 @@ class World:
             if not self._there(name) and self.draw.random() < 0.5:
                 await self._consume(self.draw.choice(self.hosts), name, "quick")
         await asyncio.sleep(5)
+        before = self._duplicates()
         probes = [
             (name, self._send(host, place, name, LONGEST, 0.5))
             for host, place in self.places.items()
@@ -882,6 +885,13 @@ class World:
         await asyncio.sleep(LONGEST + 1)
         for name, sent in probes:
             self._check_probe(name, sent)
+        if (more := self._duplicates() - before) > 0:
+            self.wrong(f"{more} copies came to a node that had the message already")
+
+    def _duplicates(self) -> int:
+        """Return how many copies the nodes have dropped as they had the message already."""
+        counts = [place.dispatcher.statistics().counts for place in self.places.values()]
+        return sum(each.get(DropReason.DUPLICATE, 0) for each in counts)
 
     def _check_probe(self, name: str, sent: Sent) -> None:
         there = {each.number for each in self._there(name)}
