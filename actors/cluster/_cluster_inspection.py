@@ -151,7 +151,11 @@ class ClusterInspection(Worker):
         return ""
 
     def every_route(self) -> list[bytes]:
-        """Return the ids of all routes of the zone, with rules those of suspended sessions, too."""
+        """Return the ids of all routes of the zone, with rules those of suspended sessions, too.
+
+        Those that this broker expects are among them, also without rules: a zone that asks for such
+        an id is told that no route has it.
+        """
         index = self._broker.index
         if not index.ruled:
             return list(index.table.ids)

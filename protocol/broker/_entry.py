@@ -107,7 +107,9 @@ class RouteKinds:
         kind = self._of_texts.get(key)
         if kind is None:
             kind = self.of(broker_id, text.service_name, text.tags, route_id)
-            if text.tags and text.tags[-1][0] == OWN_KEY == kind.tags[-2][0]:
+            # What names ids in its own way may name that of one route among those with the text.
+            own = text.tags and text.tags[-1][0] == OWN_KEY == kind.tags[-2][0]
+            if own and all(tag[0] != _ROUTE_ID for tag in text.tags):
                 if len(self._of_texts) >= MAX_KINDS:
                     self._of_texts.clear()
                 self._of_texts[key] = kind

@@ -24,6 +24,7 @@ from onward.protocol.broker import (
     with_default_tags,
 )
 from onward.protocol.broker._tags import OWN_ID
+from onward.protocol.cluster import parse_java_route
 from tests.support.compiled import interpreted
 from tests.support.counts import times
 
@@ -243,6 +244,23 @@ def test_a_route_that_names_another_route_id_comes_back() -> None:
         gone = table.remove(rid(1), at + 1, broker_id=HOME, now=NOW, remember=False)
         assert gone.applied
         assert found(table, "service=a") == []
+
+
+@pytest.mark.parametrize("order", [(8, 9), (9, 8)])
+def test_a_text_that_names_the_id_of_one_of_its_routes(order: tuple[int, int]) -> None:
+    table = RoutingTable[int]()
+    named = format_id(rid(9))
+    for number in order:
+        raw = RouteAdd(HOME, rid(number), NOW, "a", ((2, named), (2, format_id(rid(number)))))
+        told = parse_java_route(raw.serialize(Dialect.REFERENCE))
+        kind = table.kind_of_text(HOME, told.text, rid(number))
+        # A request for the id is remembered in between.
+        found(table, f"route={named}")
+        assert table.put_new(TargetEntry(rid(number), kind, NOW, number))
+    assert sorted(found(table, f"route={named}")) == [8, 9]
+    assert found(table, f"route={format_id(rid(8))}") == [8]
+    assert table.remove(rid(9), NOW + 1, broker_id=HOME, now=NOW, remember=False).applied
+    assert found(table, f"route={named}") == [8]
 
 
 def test_what_is_known_elsewhere_is_asked_for_again() -> None:
