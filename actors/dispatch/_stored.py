@@ -260,6 +260,11 @@ class StoredMessages:
             self._waiting.discard(text)
             return False
         name = core.parse(text)
+        if not holds_on_disk(core.provisioning.semantics_of(name)):
+            # It was looked at before its semantics changed: its messages stay in the file.
+            self._reading.pop(text, None)
+            self._waiting.discard(text)
+            return False
         state = core.names.states.get(text)
         if state is None and not core.names.is_full:
             state = core.names.find(name)

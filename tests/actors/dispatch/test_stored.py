@@ -370,6 +370,27 @@ async def test_what_does_not_hold_on_disk_any_more_stays_in_the_file(
     assert dispatcher.statistics().on_disk == 0
 
 
+async def test_what_is_read_while_its_name_is_closed_stays_in_the_file(
+    node: Node, path: Path
+) -> None:
+    names = [f"queue/{number}" for number in range(250)]
+    await accepted(node, path, *names)
+    dispatcher = await attached(node, path, name_slice=10)
+    dispatcher.provision("queue/#", on_disk())
+    while dispatcher.statistics().left_on_disk > 150:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert dispatcher.statistics().left_on_disk == 150
+    dispatcher.update("queue/#", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+    await sleep(5)
+    figures = dispatcher.statistics()
+    assert (figures.on_disk, figures.left_on_disk) == (250, 250)
+    assert "on disk, and not delivered" not in figures.counts
+    dispatcher.update("queue/#", on_disk())
+    await sleep(5)
+    figures = dispatcher.statistics()
+    assert (figures.on_disk, figures.left_on_disk, figures.unsettled) == (250, 0, 250)
+
+
 async def test_a_redirect_beyond_max_names_waits_on_disk(node: Node, path: Path) -> None:
     options = DispatchOptions(hold_file=str(path), max_names=1)
     dispatcher = await Dispatcher.attach(node, options)
