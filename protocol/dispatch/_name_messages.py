@@ -397,8 +397,10 @@ class NameMessages(Generic[M]):
         again = event.again and not isinstance(delivery.part, Redirect)
         if event.doubt:
             self._totals.counts[DropReason.DOUBT] += 1
-            # Nodes behind may have seen it: what is sent again on purpose is no second copy there.
-            delivery.identity = (*delivery.identity[:2], self._make_id())
+            if delivery.spread and self._duplicates is None:
+                # Nodes behind may have seen it: what is sent again on purpose is no second copy
+                # there, unless duplicates are to be known.
+                delivery.identity = (*delivery.identity[:2], self._make_id())
             if retry is not None and 0 < retry.rounds <= delivery.doubts:
                 delivery.part, again = retry, False
         if again:

@@ -435,6 +435,51 @@ def test_what_is_sent_again_in_doubt_is_no_second_copy_at_the_next_node() -> Non
     assert made.identity != before
 
 
+@pytest.mark.parametrize(
+    ("pattern", "deduplicate"),
+    [(RoutingPattern.BALANCED, 0.0), (RoutingPattern.BALANCED, 60.0), (MULTICAST, 60.0)],
+)
+def test_what_is_sent_again_in_doubt_has_the_identity_that_duplicates_are_known_by(
+    pattern: RoutingPattern, deduplicate: float
+) -> None:
+    chain, reliability = (HOLD, Last.RELEASE), Reliability(deduplicate=deduplicate)
+    semantics = Semantics(pattern=pattern, undeliverable=chain, reliability=reliability)
+    state = name(semantics)
+    state.set_nodes({"x": 0}, 0.0)
+    state.events()
+    made = delivery(promised=True)
+    before = made.identity
+    (token,) = bound(state, made)
+    state.disposition(token, MODIFIED, LinkTarget("x"), 1.0)
+    state.due(2.0)
+    assert [type(each) for each in of(state, SendOn)] == [SendOn]
+    assert made.identity == before
+
+
+def test_the_next_node_knows_again_what_is_sent_again_in_doubt() -> None:
+    reliability = Reliability(deduplicate=60.0)
+    semantics = Semantics(undeliverable=(HOLD, Last.RELEASE), reliability=reliability)
+    state = name(semantics)
+    state.set_nodes({"x": 0}, 0.0)
+    state.events()
+    made = delivery(promised=True)
+    bound(state, made)
+    behind = name(semantics)
+    joined(behind, 1)
+    first = delivery(source="x", token=b"11111111", identity=made.identity)
+    (token,) = bound(behind, first)
+    behind.disposition(token, ACCEPTED, ConsumerTarget(1), 0.5)
+    behind.events()
+    # The link goes before its outcome is here.
+    state.link_lost("x", 1.0)
+    state.set_paths(paths(), str, 1.5)
+    state.due(5.0)
+    (again,) = of(state, SendOn)
+    assert isinstance(again, SendOn)
+    second = delivery(source="x", token=b"22222222", identity=again.delivery.identity)
+    assert bound(behind, second, 5.0) == []
+
+
 def test_all_acceptances_of_a_multicast_over_links_are_counted_at_its_ingress() -> None:
     state = name(Semantics(pattern=MULTICAST, reliability=Reliability(accepts=ALL)))
     state.set_nodes({"x": 0, "y": 0}, 0.0)
