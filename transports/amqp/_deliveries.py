@@ -59,7 +59,10 @@ class Memory(Protocol):
 
 
 class Binding:
-    """The functions of the library, for links and the engine; there is one of it.
+    """The functions of the library, for the engine of a connection and its links.
+
+    Connections share nothing, since their nodes may run in threads of their own, and the
+    interpreter lets other threads run around each call of the library.
 
     Args:
         library: The functions of the library.
@@ -76,8 +79,10 @@ class Binding:
         self.library: Final = library
         self._memory: Final = memory
         self._wrap: Final = wrap
-        # One is enough: what is read is copied before anything else is done.
-        self._buffer: Final = memory.new("char[]", PART)
+        # It is made for the first message that comes: at most `PART` bytes for a connection, little
+        # beside the frames that it may have in a session (`SESSION_FRAMES`). One is enough for all
+        # of its links: what is read is copied before anything else is done with the connection.
+        self._buffer: object | None = None
 
     def next_delivery(self, collector: Collector) -> tuple[Pointer, Pointer] | None:
         """Return the link and the delivery of the next event; `None` if it is another event."""
@@ -110,8 +115,11 @@ class Binding:
             link: The link.
             most: Most bytes of it.
         """
-        size = self.library.pn_link_recv(impl_of(link), self._buffer, min(most, PART))
-        return bytes(self._memory.buffer(self._buffer, size)) if size > 0 else b""
+        buffer = self._buffer
+        if buffer is None:
+            buffer = self._buffer = self._memory.new("char[]", PART)
+        size = self.library.pn_link_recv(impl_of(link), buffer, min(most, PART))
+        return bytes(self._memory.buffer(buffer, size)) if size > 0 else b""
 
     def bytes_of(self, found: Any) -> bytes:
         """Return a copy of bytes of the library."""
@@ -222,8 +230,13 @@ def impl_of(wrapped: object) -> Pointer:
     return pointer
 
 
-@lru_cache(1)
 def load_binding() -> Binding:
-    """Import the binding of the library, which is installed with Proton."""
+    """Return a binding of the library for one connection."""
+    return Binding(*_load_library())
+
+
+@lru_cache(1)
+def _load_library() -> tuple[Library, Memory, Callable[[Pointer], HasDispositions]]:
+    """Import the library, which is installed with Proton."""
     binding, proton = import_module("cproton"), import_module("proton")
-    return Binding(cast("Library", binding.lib), cast("Memory", binding.ffi), proton.Delivery.wrap)
+    return cast("Library", binding.lib), cast("Memory", binding.ffi), proton.Delivery.wrap
