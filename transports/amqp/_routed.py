@@ -104,7 +104,8 @@ class RoutedLink:
         self._tie = Tie.OPENING
         self._opened = accepts
         self._deliveries: dict[bytes, Delivery] = {}
-        self._tags: dict[Pointer, tuple[bytes, bytes]] = {}  # and the last state told
+        # The same ones by their keys, each with its tag and the last state told.
+        self._tags: dict[Pointer, tuple[Delivery, bytes, bytes]] = {}
         self._window = 0  # bytes that the other end takes at a time; 0: any number
         self._open: bytes | None = None  # the tag of a message that has come in part
 
@@ -141,9 +142,9 @@ class RoutedLink:
             self._opened = True
         if self._tie in (Tie.OPENING, Tie.BROKEN):
             self._tie = Tie.OPEN
-            for tag, told in tuple(self._tags.values()):
+            for delivery, tag, told in tuple(self._tags.values()):
                 # What the peer has said of it while the circuit was lost.
-                if (delivery := self._deliveries.get(tag)) is not None:
+                if delivery.key in self._tags:
                     self._told(delivery, tag, told)
             self.flowed()
             self.host.wake()
@@ -227,7 +228,7 @@ class RoutedLink:
 
     def _keep(self, tag: bytes, delivery: Delivery) -> None:
         self._deliveries[tag] = delivery
-        self._tags[delivery.key] = tag, b""
+        self._tags[delivery.key] = delivery, tag, b""
 
     def _forget(self, tag: bytes) -> None:
         delivery = self._deliveries.pop(tag, None)
@@ -256,7 +257,7 @@ class RoutedLink:
         """Pass on what the peer has sent, and what it says of deliveries."""
         found = self._tags.get(delivery)
         if found is not None:
-            self._told(self._deliveries[found[0]], *found)
+            self._told(*found)
         self._moved()
 
     def _told(self, delivery: Delivery, tag: bytes, told: bytes) -> None:
@@ -271,7 +272,7 @@ class RoutedLink:
                 delivery.settle()
                 self.flowed()
             elif state != told:
-                self._tags[delivery.key] = tag, state
+                self._tags[delivery.key] = delivery, tag, state
                 with suppress(CircuitMisuse):
                     circuit.dispose(tag, state, settled=False)
 

@@ -38,6 +38,12 @@ class RoutedOutgoingLink(RoutedLink):
             return
         delivery = self._sending
         if delivery is None:
+            if tag in self._deliveries:
+                # The other end has settled it in the middle of its message, so that the tag is free
+                # there; the peer has not settled it.
+                self.host.drop("tag in use")
+                self._fail(Refused("amqp:invalid-field", "the tag of a delivery"))
+                return
             delivery = self._sending = self.host.engine.binding.begin(self._link, tag)
             self._open = tag
             self._keep(tag, delivery)
