@@ -182,7 +182,7 @@ class TagConsumers:
         ]
         for key, principal in wanted.items():
             if key not in consumers or consumers[key].reason:
-                steps.append(partial(self._attach_one, consumers, text, key, principal))
+                steps.append(partial(self._attach_one, consumers, text, key, principal, wished))
         steps.append(partial(self._tidy, text))
         self._steps.extendleft(reversed(steps))
 
@@ -196,13 +196,14 @@ class TagConsumers:
         text: str,
         key: tuple[bytes, Route],
         principal: Principal | None,
+        wished: bool,
     ) -> None:
+        if wished is not (text not in self._asked):
+            return  # The name has changed in kind since, and is followed again behind these steps.
         # The worker of a destination may have just stopped, which is another event; at a limit the
         # name goes on with the consumers that it has.
         try:
-            consumers[key] = self._attach(
-                self._core.parse(text), key[1], principal, text not in self._asked
-            )
+            consumers[key] = self._attach(self._core.parse(text), key[1], principal, wished)
         except (ConsumerRefused, UnknownAddress):
             self._core.counts["destinations that were refused as consumers"] += 1
 

@@ -304,6 +304,51 @@ async def test_the_roles_of_a_name_are_those_of_the_connection(
     assert consumers(wishing.dispatcher) == 0
 
 
+async def test_a_wish_has_its_roles_if_the_name_becomes_one_by_tags_amid_the_steps(
+    node: Node, broker: Broker, monkeypatch: Patch
+) -> None:
+    options = DispatchOptions(consume_key="consume", name_slice=1)
+    dispatcher = await Dispatcher.attach(node, options, broker=broker)
+    await sleep(0)
+    roles = Access(consumers=frozenset({"stock"}))
+    dispatcher.provision("orders", Semantics(access=roles))
+    await sleep(1)
+    changed = Semantics(access=roles, tags="service=other")
+    found: list[int] = []
+    attached: list[int] = []
+    right = broker.index.own_ways
+
+    def own_ways(asked: Address) -> Any:
+        ways = right(asked)
+        if ways and not found:
+            found.append(len(ways))
+            node.loop.call_soon(change)
+        return ways
+
+    def change() -> None:
+        # The destinations of the name are known, and none of them is attached.
+        dispatcher.update("orders", changed)
+        look(50)
+
+    def look(turns: int) -> None:
+        attached.append(consumers(dispatcher))
+        if turns:
+            node.loop.call_soon(look, turns - 1)
+
+    monkeypatch.setattr(broker.index, "own_ways", own_ways)
+    bob = Principal("bob", "token", frozenset({"shop"}))
+    worker = await start_worker(node, Stock(), "connection")
+    setup = RouteSetup(b"1" * 16, "stock", (("consume", "orders"),))
+    broker.connect(setup, worker.address, peer="", evict=lambda _: None, principal=bob)
+    await sleep(2)
+    assert found == [1]
+    assert attached == [0] * 51
+    # It is followed as it is now.
+    dispatcher.update("orders", Semantics(tags="service=stock"))
+    await sleep(2)
+    assert consumers(dispatcher) == 1
+
+
 async def test_destinations_ask_for_no_names_by_default(
     node: Node, broker: Broker, dispatcher: Dispatcher
 ) -> None:
