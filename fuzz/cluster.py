@@ -26,6 +26,7 @@ from onward.protocol.cluster import (
     CaughtUp,
     ClusterFrameError,
     ClusterLimits,
+    DuplicateRequest,
     DuplicateSearch,
     Element,
     FilterFeed,
@@ -228,15 +229,20 @@ class Cluster:
 
     def check_places(self, data: bytes) -> None:
         search = DuplicateSearch(self.limits)
+        requests: list[DuplicateRequest] = []
         for zone, salt in (("b", b""), ("c", HOME)):
             search.suspect(zone, [HOME, bytes(16)])
-            search.next(zone, salt)
+            request = search.next(zone, salt)
+            if request is None:
+                raise AssertionError("nothing is asked for")
+            requests.append(request)
+        plain, owned = requests
         place = RoutePlace(CLOCK, HOME, "x")
         for read in (
             lambda: answer_places(data, lambda _: place),
             lambda: answer_owned_places(data, lambda _: place, HOME),
-            lambda: search.answered("b", data, lambda _: place, CLOCK),
-            lambda: search.answered("c", data, lambda _: place, CLOCK),
+            lambda: search.answered(plain, data, lambda _: place, CLOCK),
+            lambda: search.answered(owned, data, lambda _: place, CLOCK),
         ):
             try:
                 read()

@@ -25,7 +25,7 @@ CONCEPTS = {
         "cluster/test_cluster": "_cluster_inspection",
         "cluster/test_random_trouble": "",
         "cluster/test_suspended_sessions": "",
-        "cluster/test_zones": "_duplicate_routes _gateways _link_workers _own_zone _peer_table",
+        "cluster/test_zones": "_gateways _link_workers _own_zone _peer_table",
         "dispatch/test_circuit_producer": "_circuit_consumer",
         "dispatch/test_circuit_table": "_circuit_link",
         "dispatch/test_credited": "_ends",

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ...protocol.cluster import (
     PLACES_ROUTE,
     AskLater,
     ClusterFrameError,
+    DuplicateRequest,
     DuplicateSearch,
     Earlier,
     RoutePlace,
@@ -29,12 +31,16 @@ from ._options import ClusterOptions
 if TYPE_CHECKING:
     from ._gateways import GatewayWorker
     from ._link_workers import LinkWorkers
+    from ._peer_connection import PeerConnection
 
 __all__ = ["DuplicateRoutes"]
 
 
 class DuplicateRoutes:
     """The search for own routes in other zones, and its requests.
+
+    A zone is asked over one link at a time. While a gateway drains there are two links: what is
+    left unanswered over one of them is asked for over the other.
 
     Its methods are called on the node's loop.
 
@@ -89,6 +95,24 @@ class DuplicateRoutes:
         """Return the brokers of a zone that groups are known by, a lost one while they are held."""
         return [each for each in self._links.gateways.values() if each.info.zone == zone]
 
+    def _linked(self, zone: str, besides: GatewayWorker) -> list[GatewayWorker]:
+        """Return the brokers of a zone that there are links with, besides one of them."""
+        return [
+            each
+            for each in self._gateways_of(zone)
+            if each is not besides and each.connection is not None
+        ]
+
+    def on_connected(self, gateway: GatewayWorker, zone: str) -> None:
+        """Forget what was to be asked, if a zone's only link is new: all is looked up anew.
+
+        Args:
+            gateway: The broker that the new link is with.
+            zone: Its zone.
+        """
+        if not self._linked(zone, gateway):
+            self.search.forget(zone)
+
     def on_retired(self, gateway: GatewayWorker) -> None:
         """Forget what was to be asked, if no broker of a zone is left."""
         if not self._gateways_of(gateway.info.zone):
@@ -142,43 +166,67 @@ class DuplicateRoutes:
         self.ask(gateway)
 
     def ask(self, gateway: GatewayWorker) -> None:
-        """Ask a zone for what is to be asked for, if there is a link and no request under way."""
+        """Ask a zone for what is to be asked for, if there is a link and no request under way.
+
+        Args:
+            gateway: The broker that is asked; without a link another one of its zone.
+        """
+        zone = gateway.info.zone
         if gateway.connection is None:
+            gateway = next(iter(self._linked(zone, gateway)), gateway)
+        connection = gateway.connection
+        if connection is None:
             return
         # Without rules there is nothing to compare, and another version does not tell.
         owned = self._broker.authorization is not None and gateway.info.owners == OWNERS
         salt = secrets.token_bytes(OWNER_SALT_SIZE) if owned else b""
-        data = self.search.next(gateway.info.zone, salt, now=self._clock())
-        if data is not None:
+        request = self.search.next(zone, salt, now=self._clock())
+        if request is not None:
             route = OWNERS_ROUTE if owned else PLACES_ROUTE
-            self._run(self._request(gateway, route, data))
+            self._run(self._request(gateway, connection, route, request))
+
+    def _ask_others(self, gateway: GatewayWorker) -> None:
+        """Ask the zone of a broker that has not answered, by another one."""
+        for each in self._linked(gateway.info.zone, gateway):
+            self.ask(each)
+
+    def _ask_next(self, gateway: GatewayWorker) -> None:
+        """Ask the zone of a broker that has not answered, by that one only without another."""
+        self._ask_others(gateway)
+        self.ask(gateway)
 
     def _ask_again(self, gateway: GatewayWorker, connection: object, what: AskLater) -> None:
-        """Ask a zone once more, unless it has another link: with that all is looked up anew."""
-        if connection is gateway.connection:
-            now = self._clock()
-            self.search.suspect(gateway.info.zone, (what.route_id,), what.times, now=now)
+        """Ask a zone once more, unless its only link is a new one: all is looked up anew then."""
+        zone = gateway.info.zone
+        if connection is gateway.connection or self._linked(zone, gateway):
+            self.search.suspect(zone, (what.route_id,), what.times, now=self._clock())
             self.ask(gateway)
 
-    async def _request(self, gateway: GatewayWorker, route: str, data: bytes) -> None:
-        zone, connection = gateway.info.zone, gateway.connection
-        try:
-            if connection is None:
-                raise TimeoutError
+    async def _request(
+        self,
+        gateway: GatewayWorker,
+        connection: PeerConnection,
+        route: str,
+        request: DuplicateRequest,
+    ) -> None:
+        answer: bytes | None = None
+        with suppress(OnwardError, TimeoutError):
             async with asyncio.timeout(self._options.connect_timeout):
-                answer = await connection.request(route, data)
-        except (OnwardError, TimeoutError):
-            if connection is gateway.connection:
-                self.search.failed(zone)
-                self._later(self._options.connect_timeout, lambda: self.ask(gateway))
-            return
+                answer = await connection.request(route, request.data)
         if connection is not gateway.connection:
-            return  # with another link all is looked up anew
+            self.search.failed(request)
+            self.ask(gateway)
+            return
+        if answer is None:
+            self.search.failed(request)
+            self._later(self._options.connect_timeout, partial(self._ask_next, gateway))
+            return
         try:
             clock = int(time.time() * 1000)
-            found = self.search.answered(zone, answer, self._place_of, clock, self._clock())
+            found = self.search.answered(request, answer, self._place_of, clock, self._clock())
         except ClusterFrameError as error:
             gateway.fault(error)
+            self._ask_others(gateway)
             return
         for each in found:
             if isinstance(each, Earlier):

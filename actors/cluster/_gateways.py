@@ -83,7 +83,7 @@ class GatewayWorker(PeerWorker):
         """Use a link; see `PeerWorker.connected`."""
         self._end_filters()
         if self.duplicates is not None:
-            self.duplicates.search.forget(info.zone)
+            self.duplicates.on_connected(self, info.zone)
         stream = super().connected(connection, info)
         self._request_filters()
         return stream

@@ -8,7 +8,14 @@ subscription.receive(Element.parse(feed.next(now)), now, clock)  # RoundBegan, R
 ```
 """
 
-from ._duplicates import AskLater, Beaten, DuplicateSearch, DuplicateSearchStatistics, Earlier
+from ._duplicates import (
+    AskLater,
+    Beaten,
+    DuplicateRequest,
+    DuplicateSearch,
+    DuplicateSearchStatistics,
+    Earlier,
+)
 from ._elements import (
     ELEMENT_HEADER_SIZE,
     LENGTH_SIZE,
@@ -140,6 +147,7 @@ __all__ = [
     "ClusterLimits",
     "Compare",
     "Dial",
+    "DuplicateRequest",
     "DuplicateSearch",
     "DuplicateSearchStatistics",
     "Earlier",

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ..broker import NO_OWNER, bounded_since
+from ._errors import ClusterFrameError
 from ._limits import ClusterLimits
 from ._ownership import RoutePlace, is_foreign, standing
 from ._places import (
@@ -35,7 +36,14 @@ from ._places import (
     salted_owner,
 )
 
-__all__ = ["AskLater", "Beaten", "DuplicateSearch", "DuplicateSearchStatistics", "Earlier"]
+__all__ = [
+    "AskLater",
+    "Beaten",
+    "DuplicateRequest",
+    "DuplicateSearch",
+    "DuplicateSearchStatistics",
+    "Earlier",
+]
 
 ASK_AGAIN: Final = 1.0
 """Time after which a zone is asked again for a route id that was refused for it, in seconds."""
@@ -136,19 +144,26 @@ class _Ask(NamedTuple):
     found: float
 
 
-class _Request(NamedTuple):
-    """A request under way.
+@dataclass(frozen=True, slots=True, eq=False)
+class DuplicateRequest:
+    """A request for a zone, from `DuplicateSearch.next` to its end.
+
+    There may be links with several brokers of a zone, and the zone is asked over one of them at a
+    time. So an end is that of the request, not of the zone.
 
     Attributes:
-        ids: What it asks for.
+        zone: The zone.
         salt: Its salt; empty if it does not ask for owners.
     """
 
-    ids: dict[bytes, _Ask]
+    zone: str
     salt: bytes
+    _ids: dict[bytes, _Ask]
 
-
-_NO_REQUEST: Final = _Request({}, b"")
+    @property
+    def data(self) -> bytes:
+        """The data of the request: the salt, and the ids that are asked for."""
+        return b"".join((self.salt, *self._ids))
 
 
 class _Taken(NamedTuple):
@@ -189,7 +204,7 @@ class DuplicateSearch:
         self._ahead = int(limits.max_ahead * 1000)
         # By zone: the ids, by when they were found.
         self._waiting: dict[str, dict[bytes, _Ask]] = {}
-        self._under_way: dict[str, _Request] = {}
+        self._under_way: dict[str, DuplicateRequest] = {}
         # By when they were told last, and those of one hold by when they are forgotten.
         self._taken: dict[bytes, _Taken] = {}
         self._taken_by_hold: dict[float, dict[bytes, _Taken]] = {}
@@ -219,10 +234,11 @@ class DuplicateSearch:
             del waiting[next(iter(waiting))]
             self._dropped += 1
 
-    def next(self, zone: str, salt: bytes = b"", now: float = 0.0) -> bytes | None:
+    def next(self, zone: str, salt: bytes = b"", now: float = 0.0) -> DuplicateRequest | None:
         """Return a request for a zone; `None` if there is none, or one is under way.
 
-        `answered` or `failed` has to be called at its end.
+        `answered` or `failed` has to be called at its end, however it ends: until then the zone is
+        asked for nothing else.
 
         Args:
             zone: The zone.
@@ -236,13 +252,13 @@ class DuplicateSearch:
         if not waiting or zone in self._under_way:
             return None
         ids = {route_id: waiting.pop(route_id) for route_id in tuple(waiting)[:MAX_PLACES]}
-        self._under_way[zone] = _Request(ids, salt)
+        request = self._under_way[zone] = DuplicateRequest(zone, salt, ids)
         self._asked += len(ids)
-        return b"".join((salt, *ids))
+        return request
 
     def answered(
         self,
-        zone: str,
+        request: DuplicateRequest,
         data: bytes,
         own: Callable[[bytes], RoutePlace | None],
         clock: int,
@@ -250,8 +266,10 @@ class DuplicateSearch:
     ) -> list[Beaten | Earlier | AskLater]:
         """Receive the answer to a request; return the own routes that it has a meaning for.
 
+        It has none if the request was forgotten meanwhile.
+
         Args:
-            zone: The zone that was asked.
+            request: The request.
             data: The answer.
             own: Gives the place of an own route by its id, if it is there still.
             clock: The time, in milliseconds since the Unix epoch.
@@ -260,8 +278,15 @@ class DuplicateSearch:
         Raises:
             ClusterFrameError: It is no answer to the request, which counts as failed.
         """
-        ids, salt = self._under_way.pop(zone, _NO_REQUEST)
-        salts, answers = _read(data, len(ids), salt)
+        zone, ids = request.zone, request._ids
+        if self._under_way.get(zone) is not request:
+            return []
+        try:
+            salts, answers = _read(data, len(ids), request.salt)
+        except ClusterFrameError:
+            self.failed(request)
+            raise
+        del self._under_way[zone]
         found: list[Beaten | Earlier | AskLater] = []
         for (route_id, ask), answer in zip(ids.items(), answers, strict=True):
             mine = own(route_id)
@@ -363,10 +388,16 @@ class DuplicateSearch:
         taken = self._taken.get(route_id)
         return "" if taken is None else taken.zone
 
-    def failed(self, zone: str) -> None:
-        """Receive the failure of a request: its ids are asked for again, and before the others."""
-        ids = self._under_way.pop(zone, _NO_REQUEST).ids
-        later = self._waiting.get(zone, {})
+    def failed(self, request: DuplicateRequest) -> None:
+        """Receive the failure of a request: its ids are asked for again, and before the others.
+
+        It means nothing if the request was forgotten meanwhile.
+        """
+        zone = request.zone
+        if self._under_way.get(zone) is not request:
+            return
+        del self._under_way[zone]
+        ids, later = dict(request._ids), self._waiting.get(zone, {})
         for route_id, ask in ids.items():
             again = later.pop(route_id, ask)
             ids[route_id] = _Ask(max(ask.times, again.times), ask.found)
@@ -374,7 +405,10 @@ class DuplicateSearch:
         self._drop_oldest(waiting)
 
     def forget(self, zone: str) -> None:
-        """Forget what was to be asked: the zone is lost, or its filter comes by a new link."""
+        """Forget what was to be asked: the zone is lost, or its filter comes by its only link.
+
+        The request that is under way is forgotten as well, and its end means nothing.
+        """
         self._waiting.pop(zone, None)
         self._under_way.pop(zone, None)
 
@@ -384,7 +418,7 @@ class DuplicateSearch:
         Args:
             now: The time, in seconds.
         """
-        asked = [*self._waiting.values(), *(each.ids for each in self._under_way.values())]
+        asked = [*self._waiting.values(), *(each._ids for each in self._under_way.values())]
         found = min((next(iter(ids.values())).found for ids in asked if ids), default=now)
         return DuplicateSearchStatistics(
             waiting=sum(map(len, asked)),

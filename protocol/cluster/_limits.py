@@ -47,7 +47,8 @@ class ClusterLimits:
             has them as well. Beyond: the oldest are dropped and counted.
         duplicate_hold: Time for which a zone is asked for such an id, from when it was found, in
             seconds. Beyond, as the zone does not answer: it is dropped and counted, until it is
-            found again. If the link is lost, all of the zone are looked up anew with the next one.
+            found again. If the last link to it is lost, all of the zone are looked up anew with the
+            next one.
         taken_ids: Route ids that are remembered as those of other principals in other zones, so
             that they are refused at once. Beyond: the oldest are forgotten and counted.
         taken_hold: Time for which such an id is refused, in seconds. It doubles each time that the

@@ -11,6 +11,7 @@ from onward.protocol.broker import Entry, RouteAdd, RouteRemove, RoutingTable, T
 from onward.protocol.cluster import (
     AskLater,
     Beaten,
+    DuplicateRequest,
     DuplicateSearch,
     Earlier,
     Element,
@@ -56,6 +57,7 @@ class Gate(Peer):
         followed: The number of the stream that is fed to the other end.
         filter_feed: That stream.
         filter_credit: Its credit.
+        searched: The request for the places of own routes that is under way over the link.
     """
 
     role: LinkRole = TO_ZONE
@@ -65,6 +67,7 @@ class Gate(Peer):
     followed: int = 0
     filter_feed: FilterFeed | None = None
     filter_credit: int = 0
+    searched: DuplicateRequest | None = None
 
 
 class ZoneBroker(Broker):
@@ -204,7 +207,19 @@ class ZoneBroker(Broker):
             self._cancel(peer)
             if peer.filter is not None:
                 peer.filter.lost()
-            self.search.forget(peer.zone)
+            asked, peer.searched = peer.searched, None
+            if asked is not None:
+                self.search.failed(asked)
+            if not self._has_other(peer):
+                self.search.forget(peer.zone)
+
+    def _has_other(self, gate: Gate) -> bool:
+        """Whether there is a link with another broker of a zone."""
+        return any(
+            each.zone == gate.zone and each.role is TO_ZONE and each.wire is not None
+            for each in self.gates.values()
+            if each is not gate
+        )
 
     def on_lost(self, peer: Peer, reason: str) -> None:
         if isinstance(peer, Gate):
@@ -272,7 +287,8 @@ class ZoneBroker(Broker):
         if isinstance(peer, Gate) and peer.role is TO_ZONE and peer.wire is not None:
             request = self.search.next(peer.zone, self.salt())
             if request is not None:
-                self._send(peer, "places", request)
+                peer.searched = request
+                self._send(peer, "places", request.data)
         return super()._serve(peer, changed=changed)
 
     def _pump(self, peer: Peer) -> None:
@@ -339,8 +355,10 @@ class ZoneBroker(Broker):
 
     def on_placed(self, peer: Peer, data: bytes) -> None:
         assert isinstance(peer, Gate)
+        asked, peer.searched = peer.searched, None
+        assert asked is not None
         now = self.network.clock.now
-        for each in self.search.answered(peer.zone, data, self._own_place, self.clock(), now):
+        for each in self.search.answered(asked, data, self._own_place, self.clock(), now):
             if isinstance(each, Earlier):
                 self.owned_before(each)
             elif isinstance(each, AskLater):
@@ -350,8 +368,9 @@ class ZoneBroker(Broker):
                 self.end_beaten(each)
 
     def _ask_again(self, gate: Gate, wire: Wire | None, what: AskLater) -> None:
-        """Ask a zone once more, unless it has another link: with that all is looked up anew."""
-        if gate.wire is wire and wire is not None and self.alive:
+        """Ask a zone once more, unless its only link is a new one: all is looked up anew then."""
+        kept = gate.wire is wire and wire is not None
+        if (kept or self._has_other(gate)) and self.alive:
             self.search.suspect(gate.zone, (what.route_id,), what.times)
             self.poke()
 

@@ -16,7 +16,12 @@ from onward.actors.cluster._duplicate_routes import DuplicateRoutes
 from onward.actors.monitoring._cluster_metrics import cluster_metrics
 from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, OnwardError
-from onward.protocol.cluster import ClusterLimits, DuplicateSearch, RouteGroupsStatistics
+from onward.protocol.cluster import (
+    ClusterLimits,
+    DuplicateRequest,
+    DuplicateSearch,
+    RouteGroupsStatistics,
+)
 from onward.protocol.security import NotAllowed, Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
 from tests.support.peer_links import MemoryLink
@@ -447,13 +452,13 @@ def duplicates(site: Site) -> DuplicateRoutes:
 
 
 def is_asked_by(
-    site: Site, ask: Callable[[DuplicateSearch, str, bytes, float], bytes | None]
-) -> Callable[[DuplicateSearch, str, bytes, float], bytes | None]:
+    site: Site, ask: Callable[[DuplicateSearch, str, bytes, float], DuplicateRequest | None]
+) -> Callable[[DuplicateSearch, str, bytes, float], DuplicateRequest | None]:
     """Return how all brokers ask other zones if only one of them does."""
 
     def next_of(
         search: DuplicateSearch, zone: str, salt: bytes = b"", now: float = 0.0
-    ) -> bytes | None:
+    ) -> DuplicateRequest | None:
         return ask(search, zone, salt, now) if search is duplicates(site).search else None
 
     return next_of

@@ -14,6 +14,7 @@ from onward.protocol.cluster import (
     Beaten,
     ClusterFrameError,
     ClusterLimits,
+    DuplicateRequest,
     DuplicateSearch,
     DuplicateSearchStatistics,
     Earlier,
@@ -29,20 +30,26 @@ ANN, BOB = owner_text("ann", "token", ""), owner_text("bob", "token", "")
 HERE, THERE = RoutePlace(CLOCK, HOME), RoutePlace(CLOCK + 1, OTHER)
 
 
+def made(request: DuplicateRequest | None) -> DuplicateRequest:
+    """Return a request that is there."""
+    assert request is not None
+    return request
+
+
 def test_an_own_route_that_is_older_is_beaten() -> None:
     search = DuplicateSearch()
     assert search.next("b") is None
     search.suspect("b", map(route_id, (1, 2, 3, 4, 1)))
-    request = search.next("b") or b""
-    assert request == b"".join(map(route_id, (1, 2, 3, 4)))
+    request = made(search.next("b"))
+    assert request.data == b"".join(map(route_id, (1, 2, 3, 4)))
     search.suspect("b", [route_id(9)])
     assert search.next("b") is None
     there = {route_id(n): THERE for n in (1, 2, 3)}
     own = {route_id(1): HERE, route_id(2): RoutePlace(CLOCK + 2, HOME), route_id(4): HERE}
-    answer = answer_places(request, there.get)
-    assert search.answered("b", answer, own.get, CLOCK) == [Beaten(route_id(1), THERE)]
+    answer = answer_places(request.data, there.get)
+    assert search.answered(request, answer, own.get, CLOCK) == [Beaten(route_id(1), THERE)]
     assert search.statistics() == DuplicateSearchStatistics(1, 4, 1, 0, 0)
-    assert search.next("b") == route_id(9)
+    assert made(search.next("b")).data == route_id(9)
 
 
 @pytest.mark.parametrize("ahead", [1001, 1 << 62, (1 << 64) - 1 - CLOCK])
@@ -50,13 +57,13 @@ def test_a_timestamp_too_far_ahead_ends_no_connection(ahead: int) -> None:
     """Else a bad clock would own the route for ever, or a lie have a time too large for frames."""
     search = DuplicateSearch(ClusterLimits(max_ahead=1.0))
     search.suspect("b", map(route_id, (1, 2)))
-    request = search.next("b") or b""
+    request = made(search.next("b"))
     there = {
         route_id(1): RoutePlace(CLOCK + ahead, OTHER),
         route_id(2): RoutePlace(CLOCK + 1000, OTHER),
     }
     own = {route_id(1): HERE, route_id(2): HERE}
-    beaten = search.answered("b", answer_places(request, there.get), own.get, CLOCK)
+    beaten = search.answered(request, answer_places(request.data, there.get), own.get, CLOCK)
     assert [each.route_id for each in beaten] == [route_id(2)]
     assert search.statistics().refused == 1
 
@@ -72,58 +79,85 @@ def test_one_of_two_is_beaten(one: tuple[int, bytes], two: tuple[int, bytes]) ->
     for own, other in (("a", "b"), ("b", "a")):
         search = DuplicateSearch()
         search.suspect(other, [route_id(1)])
-        request = search.next(other)
-        assert request is not None
-        answer = answer_places(request, {route_id(1): places[other]}.get)
-        beaten += len(search.answered(other, answer, {route_id(1): places[own]}.get, 1))
+        request = made(search.next(other))
+        answer = answer_places(request.data, {route_id(1): places[other]}.get)
+        beaten += len(search.answered(request, answer, {route_id(1): places[own]}.get, 1))
     assert beaten == (one != two)
 
 
 def test_a_request_that_fails_is_made_again_and_one_of_a_lost_link_is_not() -> None:
     search = DuplicateSearch()
     search.suspect("b", [route_id(1)])
-    assert search.next("b") == route_id(1)
-    search.failed("b")
-    assert search.next("b") == route_id(1)
+    request = made(search.next("b"))
+    assert request.data == route_id(1)
+    search.failed(request)
+    request = made(search.next("b"))
+    assert request.data == route_id(1)
     search.suspect("b", [route_id(2)])
     assert search.statistics().waiting == 2
     search.forget("b")
     assert search.next("b") is None
     assert search.statistics().waiting == 0
     # The answer comes late.
-    assert search.answered("b", b"", NOWHERE.get, CLOCK) == []
+    assert search.answered(request, b"", NOWHERE.get, CLOCK) == []
+
+
+def test_the_end_of_a_request_that_was_forgotten_ends_no_other() -> None:
+    """The zone is asked for another id by then, over another link."""
+    search = DuplicateSearch()
+    search.suspect("b", [route_id(1)])
+    before = made(search.next("b"))
+    search.forget("b")
+    search.suspect("b", [route_id(2)])
+    request = made(search.next("b"))
+    own = {route_id(1): HERE, route_id(2): HERE}
+    search.failed(before)
+    assert search.next("b") is None
+    answer = answer_places(before.data, {route_id(1): THERE}.get)
+    assert search.answered(before, answer, own.get, CLOCK) == []
+    assert search.next("b") is None
+    answer = answer_places(request.data, {route_id(2): THERE}.get)
+    assert search.answered(request, answer, own.get, CLOCK) == [Beaten(route_id(2), THERE)]
+    # It has ended.
+    assert search.answered(request, answer, own.get, CLOCK) == []
+    search.failed(request)
+    assert search.next("b") is None
+    assert search.statistics().waiting == 0
 
 
 def test_a_zone_that_does_not_answer_is_asked_for_an_id_for_a_time() -> None:
     search = DuplicateSearch(ClusterLimits(duplicate_hold=60.0))
     search.suspect("b", map(route_id, (1, 2)), now=10.0)
-    assert search.next("b", now=10.0) == route_id(1) + route_id(2)
+    request = made(search.next("b", now=10.0))
+    assert request.data == route_id(1) + route_id(2)
     search.suspect("b", map(route_id, (3, 2)), now=20.0)
     assert search.statistics(30.0).oldest == 20.0
     # One that is found again while it is asked for is asked for from when it was found first.
-    search.failed("b")
-    assert search.next("b", now=69.9) == b"".join(map(route_id, (1, 2, 3)))
-    search.failed("b")
+    search.failed(request)
+    request = made(search.next("b", now=69.9))
+    assert request.data == b"".join(map(route_id, (1, 2, 3)))
+    search.failed(request)
     assert search.statistics(70.0).overdue == 0
-    assert search.next("b", now=70.0) == route_id(3)
+    request = made(search.next("b", now=70.0))
+    assert request.data == route_id(3)
     figures = search.statistics(75.0)
     assert (figures.waiting, figures.overdue, figures.oldest) == (1, 2, 55.0)
-    search.failed("b")
+    search.failed(request)
     assert search.next("b", now=80.0) is None
     figures = search.statistics(80.0)
     assert (figures.waiting, figures.overdue, figures.oldest) == (0, 3, 0.0)
     # It is asked for anew once it is found again.
     search.suspect("b", [route_id(1)], now=90.0)
-    assert search.next("b", now=149.0) == route_id(1)
+    assert made(search.next("b", now=149.0)).data == route_id(1)
 
 
 def test_at_the_limit_those_of_a_failed_request_are_the_oldest() -> None:
     search = DuplicateSearch(ClusterLimits(duplicate_ids=2))
     search.suspect("b", map(route_id, (1, 2)))
-    search.next("b")
+    request = made(search.next("b"))
     search.suspect("b", [route_id(3)])
-    search.failed("b")
-    assert search.next("b") == route_id(2) + route_id(3)
+    search.failed(request)
+    assert made(search.next("b")).data == route_id(2) + route_id(3)
     assert search.statistics().dropped == 1
 
 
@@ -131,10 +165,9 @@ def test_no_more_ids_are_asked_for_than_the_limits() -> None:
     search = DuplicateSearch(ClusterLimits(duplicate_ids=2000))
     search.suspect("b", map(route_id, range(2500)))
     assert search.statistics().dropped == 500
-    request = search.next("b")
-    assert request is not None
-    assert len(request) == 16 * MAX_PLACES
-    assert request.startswith(route_id(500))
+    request = made(search.next("b"))
+    assert len(request.data) == 16 * MAX_PLACES
+    assert request.data.startswith(route_id(500))
     assert search.statistics().waiting == 2000
 
 
@@ -142,10 +175,12 @@ def test_no_more_ids_are_asked_for_than_the_limits() -> None:
 def test_what_is_no_answer_is_refused_and_nothing_is_beaten(size: int) -> None:
     search = DuplicateSearch()
     search.suspect("b", [route_id(1)])
-    search.next("b")
+    request = made(search.next("b"))
     with pytest.raises(ClusterFrameError, match="for the places of 1 route"):
-        search.answered("b", bytes(size), NOWHERE.get, CLOCK)
+        search.answered(request, bytes(size), NOWHERE.get, CLOCK)
     assert search.statistics().beaten == 0
+    # Another broker of the zone can be asked.
+    assert made(search.next("b")).data == route_id(1)
 
 
 def asked(
@@ -178,9 +213,9 @@ def met(
 ) -> list[Beaten | Earlier | AskLater]:
     """Ask another zone for the owner of one route; return what that means."""
     search.suspect("b", [route_id(number)], times)
-    request = search.next("b", SALT) or b""
-    answer = answer_owned_places(request, {route_id(number): there}.get, OTHER_SALT)
-    return search.answered("b", answer, {route_id(number): own}.get, CLOCK, now)
+    request = made(search.next("b", SALT))
+    answer = answer_owned_places(request.data, {route_id(number): there}.get, OTHER_SALT)
+    return search.answered(request, answer, {route_id(number): own}.get, CLOCK, now)
 
 
 OWNERS = st.sampled_from([None, NO_OWNER, ANN, BOB])
@@ -287,14 +322,13 @@ def test_a_zone_is_asked_again_for_an_id_that_is_refused() -> None:
     assert search.is_taken(route_id(1), BOB, 60.0)
     # Without rules there by now, nothing is said of the owner; another zone knows nothing of it.
     search.suspect("b", [route_id(1)])
-    request = search.next("b") or b""
-    answer = answer_places(request, {route_id(1): first}.get)
-    assert search.answered("b", answer, NOWHERE.get, CLOCK, 60.0) == []
+    request = made(search.next("b"))
+    answer = answer_places(request.data, {route_id(1): first}.get)
+    assert search.answered(request, answer, NOWHERE.get, CLOCK, 60.0) == []
     search.suspect("c", [route_id(1)])
-    request = search.next("c", SALT) or b""
-    search.answered(
-        "c", answer_owned_places(request, NOWHERE.get, OTHER_SALT), NOWHERE.get, CLOCK, 60.0
-    )
+    request = made(search.next("c", SALT))
+    answer = answer_owned_places(request.data, NOWHERE.get, OTHER_SALT)
+    assert search.answered(request, answer, NOWHERE.get, CLOCK, 60.0) == []
     assert search.is_taken(route_id(1), BOB, 60.0)
     # The owner has gone: it is free at once.
     assert met(search, None, None, now=61.0) == []
@@ -363,13 +397,12 @@ def test_how_often_an_id_was_asked_for_is_not_forgotten() -> None:
     search = DuplicateSearch()
     search.suspect("b", [route_id(1)], 3)
     search.suspect("b", [route_id(1), route_id(2)])
-    assert search.next("b", SALT)
-    search.failed("b")
-    request = search.next("b", SALT) or b""
+    search.failed(made(search.next("b", SALT)))
+    request = made(search.next("b", SALT))
     new = RoutePlace(CLOCK + 5, OTHER, ANN)
     mine = RoutePlace(CLOCK, HOME, ANN)
-    answer = answer_owned_places(request, lambda _: new, OTHER_SALT)
-    assert search.answered("b", answer, lambda _: mine, CLOCK) == [
+    answer = answer_owned_places(request.data, lambda _: new, OTHER_SALT)
+    assert search.answered(request, answer, lambda _: mine, CLOCK) == [
         Beaten(route_id(1), new),
         AskLater(route_id(2), 1),
     ]

@@ -1,0 +1,213 @@
+"""Own routes in another zone that there are two links to, as the broker of the first one drains."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from onward.actors.cluster import ClusterOptions
+from onward.actors.cluster._gateways import GatewayWorker
+from onward.actors.security import Authorization
+from onward.protocol import LinkLost
+from onward.protocol.cluster import OWNERS_ROUTE, DuplicateRequest, DuplicateSearch
+from onward.protocol.security import Principal, read_rules
+from tests.support.clusters import Clusters, Site, clusters
+from tests.support.peer_links import MemoryLink
+
+ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
+RULES = """
+[[rule]]
+names = ["*"]
+register = ["service=*"]
+"""
+REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
+
+
+class TwoZones:
+    """Two brokers of zone a, and one of zone b.
+
+    Attributes:
+        made: The brokers by name.
+        site: The one of zone b.
+        first: The gateway that it has a link with from the start.
+    """
+
+    def __init__(self, made: dict[str, Site]) -> None:
+        self.made = made
+        self.site = made["b1"]
+        (self.first,) = self.site.cluster.links.gateways.values()
+
+    @property
+    def linked(self) -> list[GatewayWorker]:
+        """The brokers of zone a that it has links with."""
+        workers = self.site.cluster.links.gateways.values()
+        return [each for each in workers if each.connection is not None]
+
+    def at(self, gateway: GatewayWorker) -> Site:
+        """Return the broker of a gateway."""
+        return next(each for each in self.made.values() if each.id == gateway.info.broker_id)
+
+    async def drain(self) -> GatewayWorker:
+        """Have the first gateway drain; return the second one."""
+        self.at(self.first).cluster.drain(draining=True)
+        await asyncio.sleep(10)
+        first, second = self.linked
+        assert first is self.first
+        return second
+
+    @property
+    def search(self) -> DuplicateSearch:
+        """The search of the broker of zone b."""
+        assert self.site.cluster._duplicates is not None
+        return self.site.cluster._duplicates.search
+
+
+async def two_zones(c: Clusters, connect_timeout: float = 5.0) -> TwoZones:
+    """Start the brokers."""
+    made: dict[str, Site] = {}
+    for name, seeds in (("a1", ()), ("a2", ("a1",)), ("b1", ("a1",))):
+        options = ClusterOptions(zone=name[0], allowed_peers=("test://*",))
+        options = replace(options, connect_timeout=connect_timeout)
+        made[name] = await c.start(name, seeds, options=options)
+        made[name].broker.authorization = Authorization(read_rules(RULES))
+    await asyncio.sleep(120)  # what was replaced by a nearer gateway is forgotten
+    return TwoZones(made)
+
+
+def held(patch: pytest.MonkeyPatch, gateway: GatewayWorker) -> list[asyncio.Future[bytes | None]]:
+    """Hold what a gateway is asked for own routes; return what lets each go, or is its answer."""
+    link, waiting = gateway.connection, list[asyncio.Future[bytes | None]]()
+    assert isinstance(link, MemoryLink)
+    request = link.request
+
+    async def hold(route: str, data: bytes) -> bytes:
+        if route != OWNERS_ROUTE:
+            return await request(route, data)
+        waiting.append(asyncio.get_running_loop().create_future())
+        return await waiting[-1] or await request(route, data)
+
+    patch.setattr(link, "request", hold)
+    return waiting
+
+
+def lose(gateway: GatewayWorker) -> None:
+    """End the link to a gateway."""
+    assert gateway.connection is not None
+    gateway.connection.close("stopped", "the broker stops")
+
+
+async def test_what_a_draining_gateway_leaves_unanswered_is_asked_of_the_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with clusters() as c:
+        zones = await two_zones(c)
+        second = await zones.drain()
+        await zones.at(second).connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        waiting = held(monkeypatch, zones.first)
+        await zones.site.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(1)
+        (request,) = waiting
+        lose(zones.first)
+        await asyncio.sleep(1)
+        request.set_exception(LinkLost("the link is lost"))
+        await asyncio.sleep(1)
+        assert zones.linked == [second]
+        assert zones.site.evicted == [REFUSED]
+        assert zones.search.statistics().waiting == 0
+
+
+async def test_a_zone_is_asked_by_the_other_gateway_after_one_has_not_answered_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with clusters() as c:
+        zones = await two_zones(c)
+        second = await zones.drain()
+        await zones.at(second).connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        waiting = held(monkeypatch, zones.first)
+        await zones.site.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(30)
+        assert (len(waiting), zones.site.evicted) == (1, [REFUSED])
+        assert zones.linked == [zones.first, second]
+
+
+async def test_a_zone_is_asked_by_the_other_gateway_after_a_bad_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with clusters() as c:
+        zones = await two_zones(c)
+        second = await zones.drain()
+        await zones.at(second).connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(5)
+        waiting = held(monkeypatch, zones.first)
+        await zones.site.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(1)
+        waiting[0].set_result(b"no answer")
+        await asyncio.sleep(1)
+        assert zones.linked == [second]
+        assert zones.site.evicted == [REFUSED]
+
+
+async def test_an_answer_is_that_to_its_own_request_though_there_is_a_second_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with clusters() as c:
+        zones = await two_zones(c, connect_timeout=60.0)
+        for number in (1, 2):
+            await zones.at(zones.first).connect("orders", UUID(int=number), ANN)
+        await asyncio.sleep(5)
+        waiting = held(monkeypatch, zones.first)
+        await zones.site.connect("orders", UUID(int=1), BOB)
+        await asyncio.sleep(1)
+        second = await zones.drain()
+        await zones.site.connect("orders", UUID(int=2), BOB)
+        await asyncio.sleep(1)
+        assert (len(waiting), zones.site.evicted) == (1, [])
+        waiting[0].set_result(None)
+        await asyncio.sleep(1)
+        for each in waiting[1:]:
+            each.set_result(None)
+        await asyncio.sleep(1)
+        assert zones.site.evicted == [REFUSED, REFUSED]
+        assert zones.linked == [zones.first, second]
+
+
+def asks_only(
+    asks: DuplicateSearch,
+) -> Callable[[DuplicateSearch, str, bytes, float], DuplicateRequest | None]:
+    """Return how all brokers ask other zones if only one of them does."""
+    ask = DuplicateSearch.next
+
+    def next_of(
+        search: DuplicateSearch, zone: str, salt: bytes = b"", now: float = 0.0
+    ) -> DuplicateRequest | None:
+        return ask(search, zone, salt, now) if search is asks else None
+
+    return next_of
+
+
+async def test_a_zone_that_is_to_be_asked_again_is_asked_by_the_other_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An owner moves to a zone that does not ask since when it has its id."""
+    async with clusters() as c:
+        zones = await two_zones(c)
+        second = await zones.drain()
+        await zones.site.connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(60)
+        monkeypatch.setattr(DuplicateSearch, "next", asks_only(zones.search))
+        monkeypatch.setattr(second, "duplicates", None)  # it tells of no ids
+        await zones.at(zones.first).connect("orders", UUID(int=1), ANN)
+        await asyncio.sleep(2.5)
+        asked = zones.search.statistics().asked
+        assert 0 < asked < 4
+        lose(zones.first)
+        await asyncio.sleep(10)
+        assert zones.linked == [second]
+        assert zones.search.statistics().asked == 4
+        assert zones.site.evicted == [REPLACED]
