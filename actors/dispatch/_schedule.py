@@ -111,9 +111,10 @@ class Schedule:
         at = state.get_timer()
         if at is None or (state.scheduled is not None and state.scheduled <= at):
             return
-        if state.scheduled is not None:
-            self._disused()
+        rearmed = state.scheduled is not None
         state.scheduled = at
+        if rearmed:
+            self._disused()
         heappush(self._times, (at, next(self._order), state))
         self._alarm.set(self._times[0][0])
 
