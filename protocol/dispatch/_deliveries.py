@@ -376,7 +376,8 @@ class Deliveries(Generic[M]):
         delivery.settled = True
         if self._hold is None or self._hold.became_settled(delivery):
             return [*events, *unreturned]
-        return [*events, *unreturned, HoldEnded(delivery, no_room=True)]
+        # It goes on along the chain of its name, and has its end there.
+        return [*events, HoldEnded(delivery, no_room=True)]
 
     # --- time -------------------------------------------------------------------------------
 

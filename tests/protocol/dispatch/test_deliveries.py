@@ -463,6 +463,16 @@ def test_there_is_no_hold_unless_it_is_set() -> None:
     assert made.statistics().held == made.statistics().hold_refused == 0
 
 
+def test_what_is_settled_on_hold_without_room_ends_along_the_chain_of_its_name() -> None:
+    made = table(DeliveryLimits(max_settled_size=15))
+    assert made.set_hold(Retry(rounds=1, hold=Hold(messages=2))) == []
+    held(made, settled=True)
+    gone = held(made)
+    assert made.sender_settled(gone) == [HoldEnded(gone, no_room=True)]
+    assert gone.settled
+    assert (made.statistics().unreturned, made.statistics().unsettled) == (1, 0)
+
+
 def test_losses_of_what_is_on_hold() -> None:
     made = holding()
     gone = held(made)
