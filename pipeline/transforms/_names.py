@@ -29,7 +29,9 @@ def name_outcomes(flows: DataFrame) -> DataFrame:
     """Count messages to names by their outcomes, for each hour.
 
     A row without a receiver has the messages that entered the network under the name, each once
-    with its one outcome; `held` and `redirected` are in between, and say how often. A row with a
+    with its one outcome; `held` and `redirected` are in between, and say how often. What comes out
+    of a file of messages on hold entered before, and is not counted again: one that was accepted at
+    once is `accepted`, and another one `canceled`, whatever comes of it later. A row with a
     consumer has the copies that it was handed, which have no `received`. A row with the route of a
     redirect has nothing but the number of messages that went there.
 
