@@ -41,7 +41,11 @@ _CHANGES: Final = frozenset({"joined", "left", "replaced"})
 _FAILURES: Final = "failures to follow the destinations of the broker"
 
 Attach = Callable[[Name, Route, Principal | None, bool], Consumer]
-_Consumers: TypeAlias = dict[tuple[bytes, Route], Consumer]
+_Key: TypeAlias = tuple[bytes, Route, bool]
+"""The route id and the route of a destination, and whether it has asked for the name itself: one
+that the node has chosen has no roles of the name, and is attached anew if it is to have them."""
+
+_Consumers: TypeAlias = dict[_Key, Consumer]
 
 
 class TagConsumers:
@@ -172,7 +176,7 @@ class TagConsumers:
         wished = text not in self._asked
         asked = self._wished.get(text, []) if wished else [self._asked[text]]
         wanted = {
-            (route_id, way.route): way.principal
+            (route_id, way.route, wished): way.principal
             for each in asked
             for route_id, way in self._broker.index.own_ways(each).items()
         }
@@ -182,28 +186,28 @@ class TagConsumers:
         ]
         for key, principal in wanted.items():
             if key not in consumers or consumers[key].reason:
-                steps.append(partial(self._attach_one, consumers, text, key, principal, wished))
+                steps.append(partial(self._attach_one, consumers, text, key, principal))
         steps.append(partial(self._tidy, text))
         self._steps.extendleft(reversed(steps))
 
     @staticmethod
-    def _let_go(consumers: _Consumers, key: tuple[bytes, Route]) -> None:
+    def _let_go(consumers: _Consumers, key: _Key) -> None:
         consumers.pop(key).close()
 
     def _attach_one(
         self,
         consumers: _Consumers,
         text: str,
-        key: tuple[bytes, Route],
+        key: _Key,
         principal: Principal | None,
-        wished: bool,
     ) -> None:
+        _, route, wished = key
         if wished is not (text not in self._asked):
             return  # The name has changed in kind since, and is followed again behind these steps.
         # The worker of a destination may have just stopped, which is another event; at a limit the
         # name goes on with the consumers that it has.
         try:
-            consumers[key] = self._attach(self._core.parse(text), key[1], principal, wished)
+            consumers[key] = self._attach(self._core.parse(text), route, principal, wished)
         except (ConsumerRefused, UnknownAddress):
             self._core.counts["destinations that were refused as consumers"] += 1
 

@@ -349,6 +349,27 @@ async def test_a_wish_has_its_roles_if_the_name_becomes_one_by_tags_amid_the_ste
     assert consumers(dispatcher) == 1
 
 
+async def test_a_name_that_is_no_longer_by_tags_has_its_roles(wishing: Wishing) -> None:
+    roles = Access(consumers=frozenset({"stock"}))
+    wishing.dispatcher.provision("orders", Semantics(access=roles, tags="service=stock"))
+    for name, role in (("ann", "stock"), ("bob", "shop")):
+        worker = await start_worker(wishing.node, Stock(), name)
+        setup = RouteSetup(name.encode() * 5 + b"1", "stock", (("consume", "orders"),))
+        principal = Principal(name, "token", frozenset({role}))
+        wishing.broker.connect(
+            setup, worker.address, peer="", evict=lambda _: None, principal=principal
+        )
+    await sleep(1)
+    assert consumers(wishing.dispatcher) == 2
+    # Both ask for it as well, and one of them may have it.
+    wishing.dispatcher.update("orders", Semantics(access=roles))
+    await sleep(1)
+    assert (consumers(wishing.dispatcher), wishing.refused) == (1, 1)
+    wishing.dispatcher.update("orders", Semantics(access=roles, tags="service=stock"))
+    await sleep(1)
+    assert consumers(wishing.dispatcher) == 2
+
+
 async def test_destinations_ask_for_no_names_by_default(
     node: Node, broker: Broker, dispatcher: Dispatcher
 ) -> None:
