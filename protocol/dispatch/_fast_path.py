@@ -147,9 +147,10 @@ class FastPath(Generic[M]):
     # --- messages ---------------------------------------------------------------------------
 
     def choose(self) -> FastTarget[M] | None:
-        """Return the consumer that gets the next message; `None` if the full choice has to say."""
-        if self.only is not None:
-            return self.only
+        """Return the consumer that gets the next message; `None` if the full choice has to say.
+
+        If there is `only` one, it is that one.
+        """
         number = self._chooser.consumer_here(self._pattern)
         return None if number is None else self._consumers[number]
 
