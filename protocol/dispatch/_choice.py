@@ -249,14 +249,15 @@ class Chooser:
 
         Args:
             target: The target.
-            seconds: The time that it took. `None` leaves the average as it is, for a message that
-                was not handed over.
+            seconds: The time that it took, which counts for a name that weighs by time only. `None`
+                leaves the average as it is, for a message that was not handed over.
         """
         load = self._load(target)
         if load is None or not load.messages:
             return
         load.messages -= 1
-        if seconds is not None:
+        # Messages on the fast path, which a name that weighs by time has not, are not timed.
+        if seconds is not None and self.by_time:
             weight = 1.0 if not load.average else 1.0 / _AVERAGED
             load.average += weight * (seconds - load.average)
 

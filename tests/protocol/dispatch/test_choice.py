@@ -221,6 +221,17 @@ def test_an_average_moves_by_an_eighth_and_a_loss_does_not_count() -> None:
     assert counts == {ConsumerTarget(1): 10, ConsumerTarget(2): 10}
 
 
+def test_times_count_while_the_name_weighs_by_time() -> None:
+    chooser = Chooser()
+    for number, seconds in ((1, 0.1), (2, 0.4)):
+        chooser.add_consumer(number, 250)
+        chooser.bound(ConsumerTarget(number))
+        chooser.settled(ConsumerTarget(number), seconds)
+    chooser.by_time = True
+    counts = Counter(_bind(chooser) for _ in range(20))
+    assert counts == {ConsumerTarget(1): 10, ConsumerTarget(2): 10}
+
+
 # --- closest, direct ------------------------------------------------------------------------
 
 
