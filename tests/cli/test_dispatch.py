@@ -379,8 +379,8 @@ def test_the_commands_of_the_page_run(tmp_path: Path, capsys: Capsys, monkeypatc
     ports: dict[str, str] = {}
 
     def words(line: str) -> list[str]:
-        for written, given in ports.items():
-            line = line.replace(f":{written}", f":{given}")
+        # All at once: a given port may begin as another written one does.
+        line = re.sub(r":(\d+)\b", lambda found: f":{ports.get(found[1], found[1])}", line)
         return shlex.split(line)[1:]
 
     with ExitStack() as stack:
