@@ -686,7 +686,9 @@ async def test_a_payload_that_a_type_refuses(
 ) -> None:
 
     await node.start(worker, address="w")
-    with pytest.raises(Refused, match="it is no valid value of the type"):
+    # Some versions of msgspec check that a value can be hashed, others raise the TypeError of it.
+    told = "it is no valid value of the type|Expected a hashable value"
+    with pytest.raises(Refused, match=told):
         await node.request("w", payload)
     assert node.statistics(workers=False).failed == 0
     assert node.dead_letters.by_reason == {"bad payload": 1}
