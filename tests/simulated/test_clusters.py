@@ -15,6 +15,7 @@ RARELY_CAUGHT = (CountsAPartAsTheWhole,)
 """Those that fifty runs may hide."""
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize("first", runs(40, 600, AT_ONCE))
 def test_a_cluster_that_is_healed_has_one_table(first: int) -> None:

@@ -11,6 +11,7 @@ from tests.support.counts import UNMEASURED, runs
 AT_ONCE = 4
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize("first", runs(12, 200, AT_ONCE))
 def test_networks_agree_after_each_trouble(first: int) -> None:

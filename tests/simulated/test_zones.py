@@ -45,6 +45,7 @@ RARE: dict[type[Broker], tuple[int, ...]] = {
 """Seeds that show a mistake which few runs show."""
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize("first", runs(40, 240, AT_ONCE))
 def test_zones_that_are_healed_know_each_others_groups(first: int) -> None:
@@ -75,6 +76,7 @@ def test_a_run_is_repeated_exactly_by_its_seed() -> None:
     assert run_zones(7) == run_zones(7) != run_zones(8)
 
 
+@UNMEASURED
 @pytest.mark.parametrize("first", runs(10, 240, 10))
 def test_an_id_of_two_principals_stays_with_the_first_one(first: int) -> None:
     found = {seed: owned_zones.checked_run(seed)[2] for seed in range(first, first + 10)}
