@@ -13,7 +13,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import DELIVERY, Address, Message, OnwardError, Route, is_error_reply
+from ...protocol import DELIVERY, ERROR_SOURCE, Address, Message, OnwardError, Route
 from ...protocol.dispatch import (
     ALL_NODES,
     RELEASED,
@@ -40,6 +40,8 @@ MAX_NAMES: Final = 4096
 """Most names that have a fast path at a time; the oldest has to be looked up in full again."""
 _TOKENS: Final = 512
 """Tokens that are drawn at once."""
+_HANDED: Final = Accept.HANDED
+_ERRORS: Final = ERROR_SOURCE.value
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -139,7 +141,7 @@ class FastPaths:
             if not self.hand(state, fast, target, message, onward):
                 self._slow(message)
             return
-        if record.accept is Accept.HANDED:
+        if record.accept is _HANDED:
             self._slow(message)
             return
         tokens = self._tokens or self._draw()
@@ -183,7 +185,7 @@ class FastPaths:
         record = state.consumers[number]
         if fast.only is None:
             fast.took(target)
-        waits = record.worker is not None and record.accept is not Accept.HANDED
+        waits = record.worker is not None and record.accept is not _HANDED
         if waits:
             queue.credit -= 1
             load.messages += 1
@@ -207,7 +209,7 @@ class FastPaths:
             found is None
             or context is not None
             or get_ident() != self._thread
-            or is_error_reply(message)
+            or (back and back[-1][1] == _ERRORS)
             or (source != found[2] and source is not None and not self._is_inside(source))
         ):
             self._slow(message)
@@ -279,5 +281,5 @@ class FastPaths:
         drawn = secrets.token_bytes(TOKEN_SIZE * _TOKENS)
         for at in range(0, len(drawn), TOKEN_SIZE):
             token = drawn[at : at + TOKEN_SIZE]
-            self._tokens.append((token, Address(DELIVERY, return_address(token))))
+            self._tokens.append((token, _new(Address, (DELIVERY, return_address(token)))))
         return self._tokens

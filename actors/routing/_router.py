@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Passage", "Router"]
 
+# A member of an enumeration takes as long to look up as to resolve an address.
+_NOT_STARTED: Final = Phase.NOT_STARTED
+_CLOSED: Final = Phase.CLOSED
+
 ANSWERED_ERROR: Final = "answer to an error reply"
 """The reason of a dead letter that is an answer to an error reply."""
 
@@ -89,6 +93,7 @@ class Router:
     """
 
     __slots__ = (
+        "_made",
         "_ready",
         "addresses",
         "passage",
@@ -112,6 +117,7 @@ class Router:
         self.undeliverable: Final = undeliverable
         self.passage: Final = passage
         self.rules: Final = Rules()
+        self._made: Final = self.rules.made
         self.pending: Final = PendingTable(run_queue, addresses, undeliverable, self.resolve_again)
         self.table: Final[dict[Address, Target]] = addresses.targets
         self.schedule: Final[Callable[[Target], None]] = run_queue.schedule
@@ -134,7 +140,7 @@ class Router:
         # FIRST address in the onward route."
         target = self.table.get(onward[0]) if onward else None
         if target is None:
-            self._resolve(message)
+            self._ask(message)
             return
         queue = target.queue
         if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
@@ -159,7 +165,11 @@ class Router:
 
         For a worker with checks on what it passes on, `OutboundGuard` replaces the router.
         """
-        self.dispatch(message)
+        onward = message[0]
+        if onward and onward[0] not in self.table:
+            self._ask(message)
+        else:
+            self.dispatch(message)
 
     async def dispatch_wait(self, message: Message, _own: Address | None = None) -> None:
         """Deliver a message as `dispatch`, but wait for room where the mailbox's policy is to.
@@ -241,55 +251,78 @@ class Router:
             elif end is not None:
                 raise end
 
-    def _resolve(  # noqa: C901 - each message to a rule passes here
+    def _ask(self, message: Message) -> None:
+        """Resolve a message of which the first address is not in the table, or has none.
+
+        Most rules take a message over: such a rule is asked here, and `_resolve` does the rest.
+        """
+        onward, phase = message[0], self.run_queue.phase
+        rule = self._made.get(onward[0][0]) if onward else None
+        if rule is None or phase is _NOT_STARTED or phase is _CLOSED:
+            self._resolve(message)
+            return
+        try:
+            rewritten = rule(message)
+        except AddressError as error:
+            raise UnreadableAddress(onward[0], error.reason) from error
+        if rewritten is not None:
+            self._resolve(message, rewritten)
+
+    def _resolve(
         self,
         message: Message,
+        rewritten: Message | list[Message] | Pending | None = None,
         *,
         until: float = inf,
         copied: bool = False,
         rooms: list[Room] | None = None,
     ) -> None:
         phase = self.run_queue.phase
-        if phase is Phase.NOT_STARTED or phase is Phase.CLOSED:
+        if phase is _NOT_STARTED or phase is _CLOSED:
             raise self.run_queue.stopped_error()
         if not message[0]:
             empty = EmptyRoute()
             note_lost(empty, message)
             raise empty
-        first, limits, made = message[0][0], self.run_queue.limits, self.rules.made
+        first, limits = message[0][0], self.run_queue.limits
         for _ in range(limits.reroutes + 1):
-            target = self.table.get(first)
-            if target is not None:
-                context = message[4]
-                outside = None if context is None else context[4]
-                if outside is not None and outside[0]:
-                    self.passage.guard(first)
-                queue = target.queue
-                if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
-                    target.put(message)
-                    return
-                queue.append(message)
-                if not target.scheduled:
-                    target.scheduled = True
-                    self.run_queue.schedule(target)
-                return
-            # Routing protocol, Destination types: "Address type specifies addressing schema".
-            rule = made.get(first[0]) or self._rule(first)
-            if rule is None:
-                self._unknown(message, first)
-                return
-            try:
-                rewritten = rule(message)
-            except AddressError as error:
-                raise UnreadableAddress(first, error.reason) from error
             if rewritten is None:
-                return
+                target = self.table.get(first)
+                if target is not None:
+                    self._put(target, message)
+                    return
+                # Routing protocol, Destination types: "Address type specifies addressing schema".
+                rule = self._made.get(first[0]) or self._rule(first)
+                if rule is None:
+                    self._unknown(message, first)
+                    return
+                try:
+                    rewritten = rule(message)
+                except AddressError as error:
+                    raise UnreadableAddress(first, error.reason) from error
+                if rewritten is None:
+                    return
             if type(rewritten) is not Message:
                 rewritten = self._kept_or_copied(message, rewritten, until, copied, rooms)
                 if rewritten is None:
                     return
-            message, first = rewritten, rewritten.to
+            message, first, rewritten = rewritten, rewritten.to, None
         raise RoutingLoop(first, f"more than {counted(limits.reroutes, 'time')}")
+
+    def _put(self, target: Target, message: Message) -> None:
+        """Put a message into the mailbox at its first address, which a rule may have chosen."""
+        context = message[4]
+        outside = None if context is None else context[4]
+        if outside is not None and outside[0]:
+            self.passage.guard(message[0][0])
+        queue = target.queue
+        if queue is None or len(queue) >= target.limit or len(message[2]) > target.heavy:
+            target.put(message)
+            return
+        queue.append(message)
+        if not target.scheduled:
+            target.scheduled = True
+            self.run_queue.schedule(target)
 
     def _kept_or_copied(
         self,
