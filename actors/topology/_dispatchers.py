@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 from ...protocol import Address, OnwardError
 from ...protocol.dispatch import Semantics
+from ...protocol.security import Principal
 from ...protocol.topology import LinkPlan, ListenerPlan, RequestPlan, TopologyPlan
 from .._node import Node
 from ..broker import Broker
@@ -81,6 +83,10 @@ class RunningDispatcher:
             default=plan.default or Semantics(),
             hold_file=plan.hold_file.replace("{dir}", quote(directory)),
             cost=min(costs, default=1),
+            consume_key=plan.consume_key,
+            # As certificates, principals are no part of a simulated network.
+            neighbour_roles=() if simulated else plan.neighbour_roles,
+            name_slice=plan.name_slice,
         )
 
         def clock() -> float:
@@ -88,7 +94,11 @@ class RunningDispatcher:
 
         try:
             made = await Dispatcher.attach(
-                node, options, broker=broker, clock=clock if simulated else None
+                node,
+                options,
+                broker=broker,
+                principal_of=partial(_principal_of, node),
+                clock=clock if simulated else None,
             )
             for each in plan.provisions:
                 made.provision(each.pattern.written, each.semantics)
@@ -142,6 +152,13 @@ class RunningDispatcher:
         told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(ended.items()))
         as_wanted = request.outcome == "any" or ended[request.outcome] == request.messages
         return as_wanted, told
+
+
+def _principal_of(node: Node, link: Address) -> Principal | None:
+    """Return the principal of the peer of a link; `None` if its listener has no principals."""
+    cell = node.parts.table.cell_at(link)
+    found: object = None if cell is None else getattr(cell.worker, "principal", None)
+    return found if isinstance(found, Principal) else None
 
 
 async def _send(producer: Producer, request: RequestPlan, ended: Counter[str]) -> None:

@@ -31,6 +31,14 @@ from ...protocol.topology import (
     TopologyPlan,
 )
 from .._node import Node
+from ..security import (
+    Authentication,
+    CertificateAuthenticator,
+    PasswordAuthenticator,
+    PrincipalsFile,
+    TokenAuthenticator,
+    UnixAuthenticator,
+)
 from ..tracing import HopTracer
 from ._brokers import SIMULATED, RunningBroker
 from ._dispatchers import RunningDispatcher, exposed_by
@@ -174,6 +182,7 @@ class RunningNode:
                     allow=listener.allow,
                     **self._options(listener),
                     **self._parts_of(listener),
+                    **self._principals_of(listener),
                 )
                 self.node.add_address(made.address, listener.address)
             except Exception as error:
@@ -187,6 +196,25 @@ class RunningNode:
         if listener.is_for_clients and self.dispatcher is not None:
             return {"dispatcher": self.dispatcher.dispatcher}
         return {} if self.broker is None else self.broker.options_of(listener)
+
+    def _principals_of(self, listener: ListenerPlan) -> dict[str, Any]:
+        """Return the authentication of the peers of a listener, as an option.
+
+        Raises:
+            OSError: The file of principals cannot be read.
+            FileError: It has problems.
+        """
+        # As certificates, principals are no part of a simulated network.
+        if not listener.principals or self._simulated:
+            return {}
+        file = PrincipalsFile(listener.principals.replace("{dir}", self._directory))
+        methods = (
+            CertificateAuthenticator(file),
+            UnixAuthenticator(file),
+            TokenAuthenticator(file),
+            PasswordAuthenticator(file),
+        )
+        return {"authentication": Authentication(methods)}
 
     def _uri(self, listener: ListenerPlan) -> str:
         if self._simulated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..broker import parse_key
 from ..dispatch import BadName, DispatchLimits, check_node_name, parse_name
 from ..dispatch._provisions_file import read_names
 from ..toml import FileTable
@@ -51,9 +52,18 @@ def read_dispatcher(node: FileTable, file: str, name: str) -> DispatcherPlan | N
         default=read.default,
         consumers=tuple(each for each in found if each is not None),
         hold_file=table.take("hold_file", values.text, ""),
+        consume_key=table.take("consume_key", _key, ""),
+        neighbour_roles=table.take("neighbour_roles", values.texts, ()),
+        name_slice=table.take("name_slice", values.count, 200),
     )
     table.finish()
     return plan
+
+
+def _key(value: object) -> str:
+    written = values.text(value)
+    parse_key(written)
+    return written
 
 
 def _names(value: object) -> tuple[str, ...]:

@@ -149,6 +149,7 @@ def _listener(
         expose=table.take("expose", values.addresses, ()),
         allow=table.take("allow", values.addresses, ()),
         options=read_transport_options(table, uri, transports),
+        principals=table.take("principals", values.text, ""),
     )
     table.finish()
     return plan

@@ -151,6 +151,8 @@ class ListenerPlan:
         expose: The addresses that can be reached through it.
         allow: The patterns of what can be reached behind those.
         options: The options of its transport, by name.
+        principals: The file of principals, one of which each peer has to be, by its certificate or
+            its user; empty: each peer is accepted.
     """
 
     place: Position
@@ -160,6 +162,7 @@ class ListenerPlan:
     expose: tuple[Address, ...] = ()
     allow: tuple[Address, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
+    principals: str = ""
 
     @property
     def id(self) -> str:
@@ -255,6 +258,11 @@ class DispatcherPlan:
         default: The semantics of names that nothing is provisioned for; `None`: the usual ones.
         consumers: The workers that are consumers, in the order of the file.
         hold_file: The file for messages that are held on disk; empty: none is.
+        consume_key: The key of the tag by which destinations of the node's broker consume a name;
+            empty: they do not ask for names.
+        neighbour_roles: The roles of peers that may be neighbours over links that they have made;
+            empty: each peer may that reaches the dispatcher.
+        name_slice: Most names that are brought up to date before the loop does other things.
     """
 
     place: Position
@@ -262,6 +270,9 @@ class DispatcherPlan:
     default: Semantics | None = None
     consumers: tuple[ConsumerPlan, ...] = ()
     hold_file: str = ""
+    consume_key: str = ""
+    neighbour_roles: tuple[str, ...] = ()
+    name_slice: int = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,15 @@ from .._address import LOCAL, Address, Route
 from .._pattern import matches
 from ..toml import Path, Problems, suggestion
 from ._kinds import KindOptions, OptionType, local_heads
-from ._plan import LinkPlan, ListenerPlan, NodePlan, Position, TopologyPlan, WorkerPlan
+from ._plan import (
+    DispatcherPlan,
+    LinkPlan,
+    ListenerPlan,
+    NodePlan,
+    Position,
+    TopologyPlan,
+    WorkerPlan,
+)
 
 __all__ = ["check_references"]
 
@@ -147,10 +155,21 @@ class _Check:
             for consumer in () if plan is None else plan.consumers:
                 if not node.has(consumer.worker):
                     self._missing(node, consumer.worker, consumer.place, ())
+            if plan is not None:
+                self._needs(node.plan, plan)
         for request in (*self.plan.requests, *self.plan.simulation.requests):
             start = self.nodes.get(request.node)
             if request.name and start is not None and start.plan.dispatcher is None:
                 self._no_dispatcher(request.node, request.place, "name", "a producer")
+
+    def _needs(self, node: NodePlan, plan: DispatcherPlan) -> None:
+        """Report keys of a dispatcher that have no effect without others."""
+        if plan.consume_key and node.broker is None:
+            text = f"it goes with a broker: write [nodes.{node.name}.broker]"
+            self.tell(plan.place, ("consume_key",), text)
+        if plan.neighbour_roles and not any(each.principals for each in node.listeners):
+            text = f"it goes with a listener of {node.name!r} that has principals"
+            self.tell(plan.place, ("neighbour_roles",), text)
 
     def neighbours(self) -> None:
         """Report links with a cost that do not join dispatchers."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from onward.actors.topology import Topology, TopologyFailed, read
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
+from tests.support.transports import eventually
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "topologies"
 FILE = EXAMPLES / "dispatch.toml"
@@ -66,6 +69,69 @@ def test_names_while_a_link_is_cut_in_a_simulated_network() -> None:
     assert [each.split()[0] for each in told[2:]] == ["ok"] * 4, told
     assert "5 accepted" in told[-1]
     assert run() == told  # the clock of the dispatchers is that of the network
+
+
+@pytest.mark.real_time
+async def test_a_destination_of_a_broker_consumes_a_name() -> None:
+    plan = read((EXAMPLES / "destinations.toml").read_bytes(), "destinations.toml")
+    async with await Topology.start(plan) as topology:
+        (outcome,) = await topology.check()
+        assert (outcome.ok, outcome.told) == (True, "20 accepted")
+        running = topology._running["store"].dispatcher
+        assert running is not None
+        assert running.dispatcher._core.options.name_slice == 100
+
+
+ROLES = """\
+[nodes.shop.dispatcher]
+[nodes.store.dispatcher]
+neighbour_roles = ["neighbour"]
+[nodes.store]
+listeners.main = {{ uri = "uds://{{dir}}/store", principals = "{file}" }}
+[[links]]
+from = "shop"
+to = "store"
+cost = 1
+"""
+
+
+@pytest.mark.real_time
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs users of Unix sockets")
+@pytest.mark.parametrize(("role", "joined"), [("neighbour", 2), ("guest", 1)])
+async def test_neighbours_have_a_role_of_the_file_of_principals(
+    tmp_path: Path, role: str, joined: int
+) -> None:
+    file = tmp_path / "peers.toml"
+    file.write_text(f'[[unix]]\nname = "p"\nroles = ["{role}"]\nuid = {os.getuid()}\n')
+    async with await Topology.start(read(ROLES.format(file=file), "t.toml")) as topology:
+        running = topology._running["store"].dispatcher
+        assert running is not None
+        dispatcher = running.dispatcher
+        refused = "frames of peers that may not be neighbours"
+        if joined == 1:
+            await eventually(lambda: dispatcher.statistics().counts.get(refused))
+        else:
+            await eventually(lambda: len(dispatcher.nodes()) == joined)
+        assert len(dispatcher.nodes()) == joined
+
+
+async def test_a_file_of_principals_that_is_not_there_is_said_with_its_place() -> None:
+    plan = read(ROLES.format(file="no/such.toml"), "t.toml")
+    with pytest.raises(TopologyFailed, match=r"t\.toml:5: .*cannot listen.*no/such\.toml"):
+        await Topology.start(plan)
+
+
+def test_principals_are_no_part_of_a_simulation() -> None:
+    plan = read(ROLES.format(file="no/such.toml"), "t.toml")
+
+    async def scenario(network: SimulatedNetwork) -> None:
+        async with await Topology.start(plan, network=network) as topology:
+            running = topology._running["store"].dispatcher
+            assert running is not None
+            await asyncio.sleep(5)
+            assert len(running.dispatcher.nodes()) == 2
+
+    simulate(scenario, seed=1)
 
 
 async def test_the_outcomes_of_producers_are_told() -> None:

@@ -11,6 +11,8 @@ TWO = """\
 [nodes.a.dispatcher]
 default = "closest"
 hold_file = "{dir}/hold.db"
+consume_key = "consume"
+name_slice = 7
 [[nodes.a.dispatcher.name]]
 pattern = "orders"
 routing = "direct"
@@ -19,10 +21,12 @@ undeliverable = [{ redirect = "34#late" }]
 [nodes.b.dispatcher.consumers]
 echo = "orders"
 hop = { name = ["late", "prices/eu"], window = 5, accept = "handed" }
+[nodes.a.broker]
 [nodes.b]
+dispatcher.neighbour_roles = ["staff", "ops"]
 workers.echo = "echo"
 workers.hop = "forward"
-listeners.main = "tcp://h:0"
+listeners.main = { uri = "tcp://h:0", principals = "peers.toml" }
 listeners.clients = "amqp://h:0"
 [[links]]
 from = "a"
@@ -43,7 +47,7 @@ def test_dispatchers_are_read() -> None:
     assert a is not None
     assert b is not None
     ((provision,), default) = a.provisions, a.default
-    assert (provision.pattern.written, provision.source, provision.line) == ("orders", "t.toml", 4)
+    assert (provision.pattern.written, provision.source, provision.line) == ("orders", "t.toml", 6)
     assert provision.semantics.second is Second.STANDBY
     assert provision.semantics.undeliverable == (Redirect("34#late"), Last.RELEASE)
     assert default is not None
@@ -52,7 +56,10 @@ def test_dispatchers_are_read() -> None:
         ("0#echo", ("orders",), 250, "reply"),
         ("0#hop", ("late", "prices/eu"), 5, "handed"),
     ]
+    assert (a.consume_key, a.name_slice, a.neighbour_roles) == ("consume", 7, ())
     assert (b.default, b.provisions) == (None, ())
+    assert (b.consume_key, b.name_slice, b.neighbour_roles) == ("", 200, ("staff", "ops"))
+    assert [each.principals for each in plan.node("b").listeners] == ["peers.toml", ""]
     (link,) = plan.links_to("b.main")
     assert link.cost == 10
     assert [each.is_for_clients for each in plan.listeners] == [False, True]
@@ -126,6 +133,25 @@ LINK = '[[links]]\nfrom = "a"\nto = "tcp://far:1"\nas = "far"\n'
             "3: requests[0]: messages, every and outcome go with name",
         ),
         ('[nodes.a]\n[[requests]]\nfrom = "a"\n', "2: requests[0]: route is missing"),
+        (
+            NODE + 'dispatcher.consume_key = "consume"\n',
+            "3: nodes.a.dispatcher.consume_key: it goes with a broker: write [nodes.a.broker]",
+        ),
+        (
+            NODE + 'broker = {}\ndispatcher.consume_key = "%"\n',
+            "4: nodes.a.dispatcher.consume_key: ",
+        ),
+        (
+            NODE + 'listeners.x = "tcp://h:1"\ndispatcher.neighbour_roles = ["staff"]\n',
+            (
+                "4: nodes.a.dispatcher.neighbour_roles: "
+                "it goes with a listener of 'a' that has principals"
+            ),
+        ),
+        (
+            NODE + "dispatcher.name_slice = 0\n",
+            "3: nodes.a.dispatcher.name_slice: 0 is not ",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_dispatcher(text: str, problem: str) -> None:
