@@ -45,7 +45,7 @@ KEY: Final = bytes(range(16))
 LIMITS: Final = CircuitLimits(max_circuits=4, max_unsettled=4)
 FRAMES: Final[list[CircuitFrame]] = [
     CircuitAttach("orders", True, KEY, b"else", 4, b"p", ((b"a", b""), (b"b", b"x"))),
-    CircuitAttach("orders", False, KEY),
+    CircuitAttach("orders", False, KEY, source=bytes(8), anonymous=True),
     CircuitAttached(4),
     CircuitAttached(4, b"", ((b"a", b"x"),)),
     CircuitRefused("no-route", "none"),

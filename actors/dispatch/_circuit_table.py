@@ -34,7 +34,7 @@ from ...protocol.dispatch import (
     read_token,
     serialize_circuit_frame,
 )
-from ._access import may_consume, may_produce, source_of
+from ._access import is_anonymous, may_consume, may_produce, source_of
 from ._circuit_container import CircuitContainer
 from ._circuit_link import CircuitLink
 from ._circuit_sending import CircuitSending, Far
@@ -128,7 +128,10 @@ class CircuitTable:
         """Attach an end of this node, by its frame."""
         frame = parse_circuit_frame(data)
         if isinstance(frame, CircuitAttach):
-            frame = replace(frame, source=self._source(link))
+            source = self._source(link)
+            # A program of the node is not authenticated either, and is no connection.
+            anonymous = bool(source) and is_anonymous(link.principal)
+            frame = replace(frame, source=source, anonymous=anonymous)
             self.soon(partial(self._open, frame, link.client, link))
         self.run()
 

@@ -100,8 +100,10 @@ def serialize_circuit_frame(frame: CircuitFrame) -> bytes:
 def _items(frame: CircuitFrame) -> list[Any]:
     kind = CircuitFrameKind
     match frame:
-        case CircuitAttach(name, producer, key, path, limit, properties, unsettled, source):
-            end = limit, properties, _map(unsettled), source
+        case CircuitAttach(
+            name, producer, key, path, limit, properties, unsettled, source, anonymous
+        ):
+            end = limit, properties, _map(unsettled), source, anonymous
             return [int(kind.ATTACH), name, producer, key, path, *end]
         case CircuitAttached(limit, properties, unsettled):
             return [int(kind.ATTACHED), limit, properties, _map(unsettled)]
@@ -222,6 +224,7 @@ def _read_attach(fields: _Fields) -> CircuitFrame:
         properties=fields.data("the properties", _MAX_PROPERTIES),
         unsettled=fields.unsettled(),
         source=fields.data("the source", CIRCUIT_SOURCE_SIZE),
+        anonymous=fields.flag("anonymous"),
     )
     if len(frame.source) not in (0, CIRCUIT_SOURCE_SIZE):
         raise CircuitFrameError(f"a source of {counted(len(frame.source), 'byte')}")

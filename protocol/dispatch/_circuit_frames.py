@@ -115,6 +115,7 @@ class CircuitAttach:
         unsettled: Its unsettled deliveries if the circuit is to be resumed; `None` if it is new.
         source: What the circuit is counted with: 8 bytes that the first node has for the connection
             or the principal that attaches; empty for a program of that node.
+        anonymous: Whether that is a connection that is not authenticated, as the first node says.
     """
 
     name: str
@@ -125,6 +126,7 @@ class CircuitAttach:
     properties: bytes = b""
     unsettled: UnsettledMap | None = None
     source: bytes = b""
+    anonymous: bool = False
 
 
 @dataclass(frozen=True, slots=True)

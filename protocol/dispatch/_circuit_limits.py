@@ -26,6 +26,9 @@ class CircuitLimits:
         max_share: What one connection, or one principal that is not anonymous, may have of
             `max_circuits`, and of what a container or a link to a neighbour may have, in percent.
             Beyond: another circuit is refused. A program of the node itself has no share.
+        max_anonymous_share: What all connections that are not authenticated may have of them
+            together, in percent, so that many of them leave room to others; of those that a
+            neighbour passes on, it is a part of the share of the neighbour. Beyond: the same.
         max_neighbour_share: What one neighbour may have of them, in percent. Beyond: the same.
         max_unsettled: Unsettled deliveries of an end. Beyond: a producer may not send; a producer
             that sends all the same loses the circuit.
@@ -52,6 +55,7 @@ class CircuitLimits:
     max_circuits: Count = 10_000
     max_peer_circuits: Count = 1_000
     max_share: Percent = 25
+    max_anonymous_share: Percent = 75
     max_neighbour_share: Percent = 75
     max_unsettled: UnsettledCount = MAX_UNSETTLED
     answer_timeout: Seconds = 10.0

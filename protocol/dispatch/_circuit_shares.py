@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from ._circuit_frames import CircuitAttach
 from ._circuit_limits import CircuitLimits
 
 __all__ = ["CircuitPool", "CircuitShares"]
+
+_ANONYMOUS: Final = "anonymous"
+"""What stands for all connections that are not authenticated; other sources are bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class CircuitShares:
         self._held: dict[int, list[Hashable]] = {}
 
     def take(
-        self, number: int, pool: CircuitPool, neighbour: Hashable | None, source: bytes
+        self, number: int, pool: CircuitPool, neighbour: Hashable | None, attach: CircuitAttach
     ) -> bool:
         """Count a circuit with its sources; return whether it is within their shares.
 
@@ -48,10 +53,10 @@ class CircuitShares:
             number: Its number.
             pool: What it goes to.
             neighbour: The neighbour from which it has come; `None` for an end of this node.
-            source: What stands for the connection or the principal; empty for a program.
+            attach: Its attach, which names what stands for the connection or the principal.
         """
         held: list[Hashable] = []
-        for key, percent in self._sources(neighbour, source):
+        for key, percent in self._sources(neighbour, attach):
             for counted, most in ((key, self._limits.max_circuits), ((key, pool.key), pool.most)):
                 if self._counts[counted] >= max(1, most * percent // 100):
                     return False
@@ -61,11 +66,17 @@ class CircuitShares:
             self._counts.update(held)
         return True
 
-    def _sources(self, neighbour: Hashable | None, source: bytes) -> Iterator[tuple[Hashable, int]]:
+    def _sources(
+        self, neighbour: Hashable | None, attach: CircuitAttach
+    ) -> Iterator[tuple[Hashable, int]]:
+        limits, whole = self._limits, 100
         if neighbour is not None:
-            yield neighbour, self._limits.max_neighbour_share
-        if source:
-            yield (neighbour, source), self._limits.max_share
+            whole = limits.max_neighbour_share
+            yield neighbour, whole
+        if attach.anonymous:
+            yield (neighbour, _ANONYMOUS), whole * limits.max_anonymous_share // 100
+        if attach.source:
+            yield (neighbour, attach.source), limits.max_share
 
     def give_back(self, number: int) -> None:
         """Count a circuit no more."""

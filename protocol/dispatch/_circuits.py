@@ -131,9 +131,8 @@ class Circuits:
         refused = self._refusal(attach.path, upstream, downstream)
         if refused is None and downstream is not None:
             pool = pool or CircuitPool(downstream, self._limits.max_peer_circuits)
-            if not self._shares.take(
-                self._last + 1, pool, upstream if neighbour else None, attach.source
-            ):
+            source = upstream if neighbour else None
+            if not self._shares.take(self._last + 1, pool, source, attach):
                 refused = CircuitCondition.SHARE_FULL
         if refused is not None or downstream is None:
             condition = refused or CircuitCondition.NO_ROUTE

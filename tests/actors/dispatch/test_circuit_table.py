@@ -509,7 +509,8 @@ async def test_rules_that_change_are_checked_in_slices(net: Net) -> None:
 
 
 async def test_a_client_has_no_more_circuits_than_its_share(net: Net) -> None:
-    await net.start("a", circuits=CircuitLimits(max_circuits=3, max_peer_circuits=2, max_share=100))
+    shares = {"max_share": 100, "max_anonymous_share": 100}
+    await net.start("a", circuits=CircuitLimits(max_circuits=3, max_peer_circuits=2, **shares))
     net.provision("#", LINK)
     at = net.at["a"]
     for name in ("one", "two"):
@@ -559,6 +560,31 @@ async def test_a_client_and_a_principal_have_a_share_at_each_node(net: Net) -> N
     again = opened(at, client="x")
     await sleep(SETTLE)
     assert again.last() == attached
+
+
+async def test_many_anonymous_connections_leave_circuits_to_others(net: Net) -> None:
+    await linear(net)
+    net.provision("orders", LINK)
+    await sleep(SETTLE)
+    at, far = net.at["a"], net.at["c"]
+    served = Served().serve(far, pool=CircuitPool("of a test", 20))
+    await sleep(SETTLE)
+    # What comes from a neighbour has 15 of 20, and of those that are not authenticated 11.
+    ends = [opened(at, client=f"client {number}") for number in range(12)]
+    await sleep(SETTLE)
+    attached, full = ("attached", b"own"), ("refused", "circuit-share-full", "")
+    assert [each.last() for each in ends] == [*[attached] * 11, full]
+    ann = opened(at, client="x", principal=Principal("ann", "test"))
+    await sleep(SETTLE)
+    assert ann.last() == attached
+    # At the node itself they have 75 % of 20, and a program is no such connection.
+    near = [opened(far, client=f"client {number}") for number in range(8)]
+    await sleep(SETTLE)
+    assert [each.last() for each in near] == [attached] * 8
+    assert opened(far).last() == attached
+    assert [each.anonymous for each in served.attaches] == [True] * 11 + [False] + [True] * 8 + [
+        False
+    ]
 
 
 async def test_what_a_neighbour_forges_or_floods_is_its_own_trouble(net: Net) -> None:

@@ -54,6 +54,7 @@ VECTORS = {
 
 FRAMES: dict[str, CircuitFrame] = {
     "attach": CircuitAttach("orders", True, KEY, PATH, 250, b"p", source=b"\xc3" * 8),
+    "anonymous": CircuitAttach("orders", False, KEY, source=b"\xc3" * 8, anonymous=True),
     "resume": CircuitAttach("orders", False, KEY, b"", 250, b"", UNSETTLED),
     "attached": CircuitAttached(1024),
     "resumed": CircuitAttached(16, b"p", UNSETTLED),
@@ -94,7 +95,7 @@ def test_a_frame_that_is_cut_short_or_longer_is_refused(name: str) -> None:
             parse_circuit_frame(data + behind)
 
 
-ATTACH: list[Any] = [1, 1, "orders", True, KEY, b"", 1, b"", None, b""]
+ATTACH: list[Any] = [1, 1, "orders", True, KEY, b"", 1, b"", None, b"", False]
 
 
 def attach(at: int, value: object) -> list[Any]:
@@ -134,6 +135,7 @@ WRONG: list[tuple[Any, str]] = [
     (attach(9, ""), "the source is not of bytes"),
     (attach(9, bytes(7)), "a source of 7 bytes"),
     (attach(9, bytes(9)), "the source of 9 bytes, not 0 to 8"),
+    (attach(10, 1), "anonymous is no truth value"),
     ([1, 3, "", ""], "the condition has not 1 to 128 bytes"),
     ([1, 3, "c" * 129, ""], "the condition has not 1 to 128 bytes"),
     ([1, 3, "c", "d" * 513], "the description has not 0 to 512 bytes"),

@@ -191,6 +191,41 @@ def test_each_source_has_a_share_of_a_node_and_of_a_side() -> None:
     assert circuits.statistics().refused == {"circuit-share-full": 3}
 
 
+def test_sources_that_are_not_authenticated_have_a_share_together() -> None:
+    limits = CircuitLimits(
+        max_circuits=100,
+        max_peer_circuits=10,
+        max_share=50,
+        max_anonymous_share=75,
+        max_neighbour_share=50,
+    )
+    circuits, full = Circuits(OWN, limits), CircuitRefused("circuit-share-full")
+
+    def open_from(
+        peer: str, number: int, *, anonymous: bool = True, neighbour: bool = False
+    ) -> CircuitOpened | CircuitRefused:
+        attach = replace(ATTACH, source=bytes(7) + bytes([number]), anonymous=anonymous)
+        return circuits.open(attach, peer, "x", 0.0, neighbour=neighbour)
+
+    # 75 % of the 50 % of the 10 that a neighbour has.
+    for number in range(3):
+        assert isinstance(open_from("n", number, neighbour=True), CircuitOpened)
+    assert open_from("n", 3, neighbour=True) == full
+    assert isinstance(open_from("n", 4, anonymous=False, neighbour=True), CircuitOpened)
+    circuits.close()
+    # 75 % of the 10 of all that are here, each with a connection of its own.
+    first = open_from("a", 0)
+    assert isinstance(first, CircuitOpened)
+    for number in range(1, 7):
+        assert isinstance(open_from(f"client {number}", number), CircuitOpened)
+    assert open_from("client 7", 7) == full
+    # One that is authenticated has room, and what has ended counts no more.
+    assert isinstance(open_from("b", 8, anonymous=False), CircuitOpened)
+    pass_on(circuits, first.number, DOWN, CircuitRefused("no"))
+    assert isinstance(open_from("client 7", 7), CircuitOpened)
+    assert circuits.statistics().refused == {"circuit-share-full": 2}
+
+
 def test_a_pool_is_of_several_containers_and_a_share_of_it_at_least_one() -> None:
     circuits, own = Circuits(OWN), replace(ATTACH, source=b"s" * 8)
     pool, full = CircuitPool("links", 3), CircuitRefused("circuit-share-full")

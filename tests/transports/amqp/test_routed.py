@@ -29,12 +29,17 @@ from onward.transports.amqp._deliveries import Delivery, load_binding
 from onward.transports.amqp._routed import CONDITIONS
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.circuit_ends import KeptEnd
-from tests.support.amqp import OPTIONS, needs_proton, refusal
+from tests.support.amqp import OPTIONS, Edge, needs_proton, refusal
 from tests.support.amqp_chain import CIRCUITS, Chain, Program, dispose, over_three, seen, state
 from tests.support.virtual import virtual_time
 
 pytestmark = pytest.mark.peer
 proton = needs_proton()
+
+
+def authenticated(chain: Chain, count: int) -> list[Edge]:
+    """Return clients that are not anonymous, and so have no share together."""
+    return [chain.edges(principal=Principal(f"client {each}", "test")) for each in range(count)]
 
 
 async def test_credit_of_the_container_is_that_of_the_client(chain: Chain) -> None:
@@ -713,7 +718,7 @@ async def test_a_producer_has_no_more_credit_than_both_ends_bear_unsettled(chain
 
 
 async def test_a_container_has_so_many_links(chain: Chain) -> None:
-    edges = [chain.edges() for _ in range(3)]
+    edges = authenticated(chain, 3)
     chain.container(options=replace(OPTIONS, max_links=2))
     links = [each.client.sender("jobs") for each in edges]
     chain.pump()
@@ -728,7 +733,7 @@ async def test_a_container_has_so_many_links(chain: Chain) -> None:
 async def test_links_of_the_node_keep_their_places_among_circuits(chain: Chain, how: str) -> None:
     auto = AutoLink("out", "queue", "orders")
     container = chain.container(LinkRoute("jobs"), auto, options=replace(OPTIONS, max_links=3))
-    edges = [chain.edges() for _ in range(3)]
+    edges = authenticated(chain, 3)
     first = edges[0].client.sender("jobs")
     chain.pump()
     at_container = next(each for each in container.links if each.is_receiver)
