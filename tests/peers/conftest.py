@@ -142,6 +142,10 @@ def _print_trouble(reporter: pytest.TerminalReporter) -> None:
     for row in cells:
         words = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         reporter.write_line("  ".join(words).rstrip())
+    for each in reports:
+        for name, reason in each.user_properties:
+            if name == "absent":
+                reporter.write_line(reason)
 
 
 def _summed(outcomes: Counter[str]) -> str:

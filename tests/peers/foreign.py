@@ -13,17 +13,34 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["HERE", "PeerMissing", "built"]
+__all__ = ["HERE", "NPM", "PeerMissing", "built", "check_asked"]
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "peers"
 SWITCH = "ONWARD_PEERS"
 """The environment variable that `make peers` sets."""
 LONGEST_REASON = 200
+NPM = (
+    *("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"),
+    # Without the network npm would try for minutes: three tries of each package are enough.
+    *("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000"),
+    *("--fetch-timeout=30000", "--loglevel=error"),
+)
+"""Installs what a `package.json` names."""
 
 
 class PeerMissing(Exception):
     """A program cannot run on this machine; the text says why."""
+
+
+def check_asked() -> None:
+    """Check that programs are to be built at all.
+
+    Raises:
+        PeerMissing: Nobody asked for it.
+    """
+    if not os.environ.get(SWITCH):
+        raise PeerMissing("built and run by `make peers` only")
 
 
 def built(
@@ -47,8 +64,7 @@ def built(
     Raises:
         PeerMissing: A tool is missing, or the build failed; or nobody asked for it.
     """
-    if not os.environ.get(SWITCH):
-        raise PeerMissing("built and run by `make peers` only")
+    check_asked()
     place = BUILD / name
     place.mkdir(parents=True, exist_ok=True)
     done = place / ".built"

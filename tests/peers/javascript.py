@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.peers.foreign import PeerMissing
+from tests.peers.foreign import NPM, PeerMissing
 
 __all__ = ["JAVASCRIPT", "node"]
 
@@ -50,13 +50,9 @@ def _install(npm: str) -> str | None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if installed.exists() and installed.read_text() == wanted:
             return None
-        # Without the network npm would try for minutes.
-        impatient = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000"]
-        quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-        command = [npm, "install", "--no-package-lock", "--ignore-scripts", *impatient, *quiet]
         try:
             subprocess.run(
-                command,
+                [npm, *NPM[1:]],
                 cwd=JAVASCRIPT,
                 capture_output=True,
                 text=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.peers.foreign import PeerMissing, built
+from tests.peers.foreign import NPM, PeerMissing, built
 
 __all__ = ["LIBRARIES", "Library", "program", "rust_program", "words"]
 
@@ -43,7 +43,6 @@ class Library:
         return self.asks_in_fragments if role == "requester" else self.answers_in_fragments
 
 
-NPM = ("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
 LIBRARIES = {
     "go": Library(
         "rsocket_go",
@@ -81,11 +80,11 @@ def rust_program() -> Path:
     """Return the path of the program of `rsocket_rust/`, which is built if need be.
 
     It is no `Library`: without credit, its channels are none that all others understand.
+
+    Raises:
+        PeerMissing: It cannot be built.
     """
-    try:
-        place = built("rsocket_rust", [["cargo", "build", "--quiet"]], timeout=BUILD_TIMEOUT)
-    except PeerMissing as error:
-        pytest.skip(f"rsocket_rust peer: {error}")
+    place = built("rsocket_rust", [["cargo", "build", "--quiet"]], timeout=BUILD_TIMEOUT)
     return place / "target/debug/onward-rsocket-rust-peer"
 
 

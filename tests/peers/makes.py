@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -21,14 +21,14 @@ from tests.peers.clients import (
     start_destination,
     to_others,
 )
-from tests.peers.foreign import PeerMissing, built
+from tests.peers.foreign import PeerMissing, built, check_asked
 from tests.peers.javascript import node
-from tests.peers.jvm import FAST_START, JavaMissing
-from tests.peers.libraries import LIBRARIES, rust_program, words
+from tests.peers.jvm import FAST_START, JavaMissing, build
+from tests.peers.libraries import LIBRARIES, program, rust_program, words
 from tests.peers.programs import Program
 from tests.peers.rsocket_client import Outcome
 
-__all__ = ["Makes", "spring_command", "spring_words"]
+__all__ = ["Makes", "absent", "spring_command", "spring_words", "why_absent"]
 
 SPRING_TIMEOUT = 300.0
 """Seconds. It fetches 30 MB."""
@@ -53,6 +53,42 @@ def spring_words(command: Sequence[str], uri: str, service: str, *, asked: str) 
     """Return the command that starts the program as a service, and asks another one."""
     name = f"--io.rsocket.broker.client.service-name={service}"
     return [*command, f"--broker={uri}", name, f"--asked={asked}"]
+
+
+def absent(makes: Iterable[str]) -> dict[str, str]:
+    """Return those of the makes that this machine does not have, with the reasons.
+
+    The others are built if need be, which may need a network: ask before a test enters one of
+    namespaces, from which no registry can be reached.
+
+    Raises:
+        PeerMissing: Nobody asked for programs to be built.
+    """
+    check_asked()
+    reasons = {make: why_absent(make) for make in makes}
+    return {make: reason for make, reason in reasons.items() if reason}
+
+
+@cache
+def why_absent(make: str) -> str:
+    """Return why a make is absent, or an empty text; a build that fails is not tried again."""
+    try:
+        match make:
+            case "python" | "onward":
+                pass
+            case "java":
+                build()
+            case "spring":
+                spring_command()
+            case "javascript":
+                node()
+            case "rust":
+                rust_program()
+            case _:
+                program(make)
+    except (JavaMissing, PeerMissing) as error:
+        return str(error)
+    return ""
 
 
 class Makes:
@@ -112,7 +148,7 @@ class Makes:
                     return lambda _interaction, _argument: _failed(report["message"])
                 return ProgramRequester(program).ask
             case "rust":
-                command = [str(rust_program()), "requester", uri.removeprefix("tcp://"), service]
+                command = [_rust(), "requester", uri.removeprefix("tcp://"), service]
                 return (await ProgramRequester.run(command, stack)).ask
             case "javascript":
                 return to_others(service, partial(ask_from_javascript, _node(), uri))
@@ -126,6 +162,13 @@ def _spring() -> list[str]:
         return spring_command()
     except PeerMissing as error:
         pytest.skip(f"Spring peer: {error}")
+
+
+def _rust() -> str:
+    try:
+        return str(rust_program())
+    except PeerMissing as error:
+        pytest.skip(f"rsocket_rust peer: {error}")
 
 
 def _node() -> str:

@@ -40,7 +40,7 @@ from onward.protocol.dispatch import (
 )
 from onward.protocol.security import Principal, UserPassword
 from onward.transports.amqp import AmqpContainer, AmqpOptions, LinkRoute
-from tests.peers.foreign import PeerMissing, built
+from tests.peers.foreign import NPM, PeerMissing, built
 from tests.peers.jvm import FAST_START
 from tests.support.amqp import needs_proton
 from tests.support.amqp_queues import Queues
@@ -52,7 +52,6 @@ pytestmark = [pytest.mark.peer, pytest.mark.real_time]
 
 TIMEOUT = 60.0
 BUILD_TIMEOUT = 300.0
-NPM = ("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
 GO = ("go", "build", "-mod=mod", "-o", "peer", ".")
 MAVEN = ("mvn", "--quiet", "--batch-mode", "package")
 CLASSES = "{place}/target/amqp-peer-1.jar:{place}/target/lib/*"

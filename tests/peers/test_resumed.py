@@ -16,7 +16,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.broker import Broker, Handlers, Request
 from onward.transports.rsocket import LinkOptions, ResumeOptions, RSocketListener
-from tests.peers.foreign import PeerMissing, built
+from tests.peers.foreign import NPM, PeerMissing, built
 from tests.peers.programs import Program
 from tests.support.counts import times
 from tests.support.proxy import CuttingProxy
@@ -38,7 +38,7 @@ def command_of(make: str) -> list[str]:
         PeerMissing: It cannot be built here.
     """
     if make == "js":
-        place = built("rsocket_js", [("npm", "install", "--no-package-lock")], timeout=300)
+        place = built("rsocket_js", [NPM], timeout=300)
         return ["node", str(place / "resume.js")]
     place = built("rsocket_java", [("mvn", "-q", "-B", "package")], timeout=600)
     path = f"{place}/target/classes:{place}/target/lib/*"

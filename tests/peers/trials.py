@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from typing import Final
+
+import pytest
 
 from onward.protocol import DeliveryError
 from onward.transports.client import Client
 from tests.peers import onward_client
 from tests.peers.calm import Calm
 from tests.peers.clients import Destination
+from tests.peers.foreign import PeerMissing
 from tests.peers.loads import Handled, Load, finished, loaded
-from tests.peers.makes import Makes
+from tests.peers.makes import Makes, absent
 from tests.peers.networked import NetworkedBroker, brokers, joined, network_of, until
 from tests.support.fixtures import Capsys
 from tests.support.namespaces import Network
 
-__all__ = ["EXPECTED", "OPTIONS", "REQUESTERS", "Record", "Trial", "record", "trial_of"]
+__all__ = ["EXPECTED", "OPTIONS", "Record", "Trial", "absent_makes", "record", "trial_of"]
 
 REQUESTERS: Final = ("java", "js-alpha", "js-0.0.27", "python", "onward", "go", "rust")
+FOREIGN: Final = frozenset(REQUESTERS) - {"onward", "python"}
+"""Makes with programs of other languages, of which a trial has one at least."""
 DESTINATIONS: Final = ("onward", "java", "python", "js-0.0.27", "go")
 """Makes of destinations. `rsocket-js` 1.0.0-alpha ends its connection when it gets a push."""
 LISTENERS: Final = ("onward", "java", "python")
@@ -55,6 +60,8 @@ class Trial:
     Attributes:
         network: The network of the brokers.
         made: The brokers by name.
+        absent: The makes that are left out, with the reasons.
+        requesters: The makes of requesters that are there.
         loads: The clients that send requests.
         handled: What destinations got of these.
         calm: The times between troubles.
@@ -64,10 +71,19 @@ class Trial:
     """
 
     def __init__(
-        self, network: Network, made: dict[str, NetworkedBroker], stack: AsyncExitStack
+        self,
+        network: Network,
+        made: dict[str, NetworkedBroker],
+        absent: Mapping[str, str],
+        stack: AsyncExitStack,
     ) -> None:
         self.network = network
         self.made = made
+        self.absent = absent
+        self.requesters, self._destinations, self._listeners = (
+            tuple(make for make in makes if make not in absent)
+            for makes in (REQUESTERS, DESTINATIONS, LISTENERS)
+        )
         self.loads: list[Load] = []
         self.handled, self.heard = Handled(), Handled()
         self.cast: set[str] = set()
@@ -84,10 +100,12 @@ class Trial:
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, network: Network, made: dict[str, NetworkedBroker]) -> AsyncGenerator[Trial]:
+    async def of(
+        cls, network: Network, made: dict[str, NetworkedBroker], absent: Mapping[str, str]
+    ) -> AsyncGenerator[Trial]:
         """Prepare the books, without clients."""
         async with AsyncExitStack() as stack:
-            trial = cls(network, made, stack)
+            trial = cls(network, made, absent, stack)
             try:
                 yield trial
             finally:
@@ -96,11 +114,11 @@ class Trial:
                 await asyncio.gather(*trial._tasks, return_exceptions=True)
 
     async def populate(self) -> None:
-        """Connect destinations to each broker, and requesters of all makes."""
+        """Connect destinations to each broker, and requesters of all makes that are there."""
         for name in self.made:
             await self.serve(name)
         first, staying = next(iter(self.made.items()))
-        for number, make in enumerate(REQUESTERS * 2):
+        for number, make in enumerate(self.requesters * 2):
             if make in STAYING:
                 load = await self.load(make, staying.uri, first, self.services)
                 self._staying.append(load)
@@ -117,10 +135,10 @@ class Trial:
         Those of Onward come back by themselves when the broker was killed.
         """
         place, again = sorted(self.made).index(name), name in self._present
-        make = DESTINATIONS[place % len(DESTINATIONS)]
+        make = self._destinations[place % len(self._destinations)]
         if not (again and make == "onward"):
             await self.destination(make, self.made[name].uri, f"at-{name}")
-        make = LISTENERS[place % len(LISTENERS)]
+        make = self._listeners[place % len(self._listeners)]
         if not (again and make == "onward"):
             await self.listen(make, name, self.made[name].uri)
 
@@ -162,7 +180,7 @@ class Trial:
     async def request(self, make: str, number: int, services: Sequence[str] = ()) -> None:
         """Connect a requester to a broker; it goes to the next one when its connection ends."""
         uris = [each.uri for each in self.made.values()]
-        first = (number + number // len(REQUESTERS)) % len(uris)
+        first = (number + number // len(self.requesters)) % len(uris)
         turned = uris[first:] + uris[:first]
         at = sorted(self.made)[first]
         await self.load(make, ",".join(turned), at, services or self.services)
@@ -337,13 +355,33 @@ class Trial:
             self.network.heal()
 
 
+def absent_makes(*needed: str) -> dict[str, str]:
+    """Return the makes that are left out, with the reasons; the others are built.
+
+    It is asked before the network is entered, from which no registry can be reached. The test is
+    skipped without any foreign make.
+
+    Args:
+        needed: Makes without which it is skipped as well.
+    """
+    try:
+        found = absent(REQUESTERS)
+    except PeerMissing as error:
+        pytest.skip(f"clusters in trouble: {error}")
+    if found.keys() >= FOREIGN or found.keys() & {*needed}:
+        reasons = "; ".join(f"{make}: {reason}" for make, reason in found.items())
+        pytest.skip(f"clusters in trouble: {reasons}")
+    return found
+
+
 @asynccontextmanager
 async def trial_of(count: int, folder: Path) -> AsyncGenerator[Trial]:
     """Run a cluster of brokers, with clients."""
     names = "abcdefghi"[:count]
+    without = absent_makes()
     async with network_of(names) as network, brokers(network, names, folder, *OPTIONS) as made:
         await joined(made)
-        async with Trial.of(network, made) as trial:
+        async with Trial.of(network, made, without) as trial:
             yield trial
 
 
@@ -351,7 +389,9 @@ Record = Callable[[str, object], None]
 
 
 def record(trial: Trial, name: str, record_property: Record) -> None:
-    """Have the summary print what became of the requests of each client."""
+    """Have the summary print what became of the requests of each client, and who was left out."""
+    for make, reason in trial.absent.items():
+        record_property("absent", f"{name} without {make}: {reason}")
     for load in trial.loads:
         found = load.outcomes
         row = {
