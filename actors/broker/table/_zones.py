@@ -191,10 +191,16 @@ class Zones:
     # --- look-up --------------------------------------------------------------------------------
 
     def zones(self) -> dict[str, PeerRoutes]:
-        """Return the gateway that is used for each zone: of several, one that is not busy."""
+        """Return the gateway that is used for each zone: of several, one that is not busy.
+
+        One without a link is none, also if nothing of it is hidden: after a bad frame it is away
+        for a while.
+        """
         found: dict[str, PeerRoutes] = {}
         for peer in self.known.values():
-            if not peer.suspended and (peer.zone not in found or found[peer.zone].busy):
+            if peer.address is None or peer.suspended:
+                continue
+            if peer.zone not in found or found[peer.zone].busy:
                 found[peer.zone] = peer
         return found
 

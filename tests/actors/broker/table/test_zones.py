@@ -45,6 +45,7 @@ class Fixture:
     ) -> PeerRoutes:
         peer = PeerRoutes(zone.encode().ljust(15, b"\0") + bytes((number,)), f"{zone}{number}")
         peer.gateway, peer.zone = True, zone
+        peer.connected(Address(0, f"link-{zone}{number}".encode()))
         peer.without = frozenset((ROUTE_ID, INSTANCE)) if without is None else without
         self.zones.known[peer.broker_id] = peer
         return peer
