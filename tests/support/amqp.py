@@ -26,6 +26,7 @@ __all__ = [
     "disposition_frame",
     "needs_proton",
     "refusal",
+    "transfer_frame",
 ]
 
 Port = TypeVar("Port", bound=DispatchPort)
@@ -409,6 +410,17 @@ def disposition_frame(first: int, last: int, *, by_receiver: bool) -> bytes:
     numbers = b"".join(b"\x70" + each.to_bytes(4) for each in (first, last))
     items = b"\x05" + role + numbers + b"\x41\x00\x53\x24\x45"
     body = b"\x00\x53\x15\xc0" + bytes((len(items),)) + items
+    return (len(body) + 8).to_bytes(4) + b"\x02\x00\x00\x00" + body
+
+
+def transfer_frame(
+    tag: bytes, payload: bytes, *, settled: bool | None = None, more: bool = False
+) -> bytes:
+    """Return a frame with a part of the first delivery of the first link of a session."""
+    flag = {None: b"\x40", True: b"\x41", False: b"\x42"}
+    named = b"\xa0" + bytes((len(tag),)) + tag
+    items = b"\x06\x43\x43" + named + b"\x43" + flag[settled] + flag[more]
+    body = b"\x00\x53\x14\xc0" + bytes((len(items),)) + items + payload
     return (len(body) + 8).to_bytes(4) + b"\x02\x00\x00\x00" + body
 
 

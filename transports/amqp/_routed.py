@@ -108,6 +108,7 @@ class RoutedLink:
         self._tags: dict[Pointer, tuple[Delivery, bytes, bytes]] = {}
         self._window = 0  # bytes that the other end takes at a time; 0: any number
         self._open: bytes | None = None  # the tag of a message that has come in part
+        self._settled = False  # whether the other end has settled that one
 
     def begin(self, circuit: CircuitLink) -> None:
         """Begin with its circuit, which may have answered already."""
@@ -162,7 +163,9 @@ class RoutedLink:
             return
         if state:
             write_state(self.host.engine, self.host.proton, delivery, state)
-        if settled and tag != self._open:
+        if settled and tag == self._open:
+            self._settled = True  # Proton ends a message by this, so that it is done with the rest.
+        elif settled:
             self._forget(tag)
             delivery.settle()
             self.flowed()
@@ -226,7 +229,9 @@ class RoutedLink:
             delivery.update(MODIFIED)
         delivery.settle()
 
-    def _keep(self, tag: bytes, delivery: Delivery) -> None:
+    def _begin_message(self, tag: bytes, delivery: Delivery) -> None:
+        """Begin with a message, which has come in part or as a whole."""
+        self._open, self._settled = tag, False
         self._deliveries[tag] = delivery
         self._tags[delivery.key] = delivery, tag, b""
 

@@ -121,14 +121,16 @@ class RoutedIncomingLink(RoutedLink):
                 if self._link.credit <= 0:
                     self._fail(Refused("amqp:link:transfer-limit-exceeded"))
                 return False
-            if len(tag) > MAX_TAG or tag in self._deliveries:
-                self._fail(Refused("amqp:invalid-field", "the tag of a delivery"))
+            if len(tag) > MAX_TAG:
+                self._fail(Refused("amqp:invalid-field", f"a tag of over {MAX_TAG} bytes"))
+                return False
+            if tag in self._deliveries:
+                self._fail(Refused("amqp:invalid-field", "the tag is in use"))
                 return False
             if len(self._deliveries) >= circuit.limit and not delivery.settled:
                 self._fail(Refused("amqp:resource-limit-exceeded", "too much is unsettled"))
                 return False
-            self._open = tag
-            self._keep(tag, delivery)
+            self._begin_message(tag, delivery)
         return self._pass(circuit, delivery, tag)
 
     def _pass(self, circuit: CircuitLink, delivery: Delivery, tag: bytes) -> bool:
@@ -146,7 +148,7 @@ class RoutedIncomingLink(RoutedLink):
         self._link.advance()
         if aborted:
             self.host.drop("aborted")
-        if aborted or settled:
+        if aborted or settled or self._settled:
             self._forget(tag)
             delivery.settle()
             self._give()

@@ -38,21 +38,18 @@ class RoutedOutgoingLink(RoutedLink):
             return
         delivery = self._sending
         if delivery is None:
-            if tag in self._deliveries:
-                # The other end has settled it in the middle of its message, so that the tag is free
-                # there; the peer has not settled it.
-                self.host.drop("tag in use")
-                self._fail(Refused("amqp:invalid-field", "the tag of a delivery"))
-                return
             delivery = self._sending = self.host.engine.binding.begin(self._link, tag)
-            self._open = tag
-            self._keep(tag, delivery)
+            self._begin_message(tag, delivery)
+        # AMQP 1.0, part 2, section 2.7.5: "For subsequent transfers in a multi-transfer delivery if
+        # the settled flag is left unset then it MUST be interpreted as true if and only if the
+        # value of the settled flag on any of the preceding transfers was true".
+        self._settled = self._settled or settled
         if aborted:
             self._abort("aborted")
         else:
             self._link.stream(payload)
             if not more:
-                self._sent(tag, delivery, settled=settled)
+                self._sent(tag, delivery)
             self.resume()
         self.host.wake()
 
@@ -69,12 +66,14 @@ class RoutedOutgoingLink(RoutedLink):
                 with suppress(CircuitMisuse):  # It has ended, and that is told next.
                     circuit.grant(0, drain=self._drain)
 
-    def _sent(self, tag: bytes, delivery: Delivery, *, settled: bool) -> None:
+    def _sent(self, tag: bytes, delivery: Delivery) -> None:
         self._link.advance()
         self._sending = self._open = None
-        if settled:
+        if self._settled:
             self._forget(tag)
             delivery.settle()
+        elif delivery.settled:  # the peer has done so in the middle
+            self._told(*self._tags[delivery.key])
 
     def _cut(self) -> None:
         self._abort("cut short")
