@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from itertools import repeat
+from struct import Struct
 from threading import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol import DELIVERY, ERROR_SOURCE, Address, Message, OnwardError, Route
 from ...protocol.dispatch import (
@@ -38,12 +40,16 @@ __all__ = ["FastPaths"]
 
 MAX_NAMES: Final = 4096
 """Most names that have a fast path at a time; the oldest has to be looked up in full again."""
-_TOKENS: Final = 512
+_DRAWN: Final = 512
 """Tokens that are drawn at once."""
+_HEAD: Final = return_address(b"")
+_ENDS: Final = Struct(f"{len(_HEAD) + TOKEN_SIZE}s" * _DRAWN)
+_TOKENS: Final = Struct(f"{len(_HEAD)}x{TOKEN_SIZE}s" * _DRAWN)
 _HANDED: Final = Accept.HANDED
 _ERRORS: Final = ERROR_SOURCE.value
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+_new_address: Final = cast("Callable[[type[Address], tuple[int, bytes]], Address]", tuple.__new__)
 
 
 class FastPaths:
@@ -278,8 +284,10 @@ class FastPaths:
 
     def _draw(self) -> list[tuple[bytes, Address]]:
         """Draw tokens, each with the address at which the outcome of its copy is awaited."""
-        drawn = secrets.token_bytes(TOKEN_SIZE * _TOKENS)
-        for at in range(0, len(drawn), TOKEN_SIZE):
-            token = drawn[at : at + TOKEN_SIZE]
-            self._tokens.append((token, _new(Address, (DELIVERY, return_address(token)))))
+        # All at once, as to make one by itself takes a tenth of the time of its message.
+        drawn = bytearray(secrets.token_bytes(_ENDS.size))
+        drawn[:: len(_HEAD) + TOKEN_SIZE] = _HEAD * _DRAWN
+        values = zip(repeat(DELIVERY), _ENDS.unpack(drawn), strict=False)
+        ends = map(_new_address, repeat(Address), values)
+        self._tokens.extend(zip(_TOKENS.unpack(drawn), ends, strict=True))
         return self._tokens
