@@ -309,8 +309,8 @@ class Update(NamedTuple, Generic[Target]):
         entry: The route's entry now; `None` if it has none.
         previous: The entry of the same home broker that an applied update replaced or removed, if
             there was one.
-        other: The entry of another home broker that an applied update hid, or, if it removed the
-            one that had hidden it, showed.
+        other: The entry of another home broker that an applied update hid, as `entry` is shown in
+            its place; or, if it removed the one that had hidden it, showed: then it is `entry`.
     """
 
     applied: bool

@@ -200,11 +200,15 @@ class HomeEntries(Generic[Target]):
         return [] if entry is None else [entry, *self._hidden.get(route_id, ())]
 
     def _take_out(self, entry: Entry[Target]) -> Update[Target]:
-        """Remove an entry; the best of those that it has hidden takes its place."""
+        """Remove an entry; the best of those that are left is shown.
+
+        A hidden one may have been what `best` went by: then another one is shown from now on.
+        """
         route_id, number = entry.route_id, entry.number
         if number < 0:
             self._unhide(entry)
-            return Update(True, self.get(route_id), entry)
+            other = self.elect(route_id)
+            return Update(True, self.get(route_id), entry, other)
         home = self._homes[entry.kind.broker_id]
         home.tell(route_id, number)
         others = self._hidden.get(route_id)

@@ -482,13 +482,14 @@ class Broker:
         self.beaten(update)
 
     def remove_remote(self, peer: Peer, route: RouteRemove) -> None:
-        self.table_for(peer).remove(
+        update = self.table_for(peer).remove(
             route.route_id,
             route.timestamp,
             broker_id=route.broker_id,
             now=self.clock(),
             remember=False,
         )
+        self.beaten(update)
 
     def sweep(self, peer: Peer) -> None:
         while removed := self.table_for(peer).sweep(peer.broker_id, 100):
@@ -500,10 +501,14 @@ class Broker:
 
     def lost_routes(self, peer: Peer, removed: Sequence[Update[Connection | None]]) -> None:
         """See that routes of a peer broker were removed from the table."""
+        for update in removed:
+            self.beaten(update)
 
     def beaten(self, update: Update[Connection | None]) -> None:
-        """Close the connection of an own route that a newer one of another broker hides."""
+        """Close the connection of an own route that one of another broker hides."""
         other = update.other
+        if other is update.entry:
+            return  # it was hidden before
         if other is not None and other.broker_id == self.id and other.target is not None:
             self.network.counts["replaced by a newer connection"] += 1
             self.close(other.target)

@@ -319,6 +319,8 @@ class OwnedBroker(ZoneBroker):
 
     def beaten(self, update: Update[Connection | None]) -> None:
         other, entry = update.other, update.entry
+        if other is entry:
+            return  # it was hidden before
         if other is not None and entry is not None and other.target is not None:
             foreign = is_foreign(self.place_of(other), self.place_of(entry))
             self.network.counts["replaced by a newer connection"] += not foreign

@@ -144,6 +144,7 @@ class ZoneBroker(Broker):
         return self.zone_table if isinstance(peer, Gate) else self.table
 
     def lost_routes(self, peer: Peer, removed: Sequence[Update[Connection | None]]) -> None:
+        super().lost_routes(peer, removed)
         for update in () if isinstance(peer, Gate) else removed:
             if update.previous is not None:
                 self.observe(update.previous.route_id)

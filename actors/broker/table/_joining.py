@@ -183,7 +183,9 @@ class JoiningIndex(WaitingIndex):
             return False
         now = int(time.time() * 1000)
         timestamp = max(table.next_timestamp(route_id, now), since)
-        table.remove(route_id, timestamp, broker_id=own, now=now)
+        update = table.remove(route_id, timestamp, broker_id=own, now=now)
+        if update.other is not None and update.entry is not None:
+            self._releases.begin(update.entry)  # of a peer broker
         self._follow_left(entry)
         if self._followers and not entry.service_name.startswith(RESERVED_SERVICES):
             self._follow(RouteRemove(own, route_id, timestamp))

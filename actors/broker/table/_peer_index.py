@@ -15,7 +15,7 @@ from ._choice import Candidates, next_free
 from ._joining import JoiningIndex, route_add, suspended_add
 from ._leaving import NOT_ALLOWED, OTHER_OWNER
 from ._peers import RESERVED_SERVICES, Peers
-from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind, RemoteRoute
+from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind
 from ._route import weight_of
 from ._selector import Ask
 
@@ -282,7 +282,7 @@ class PeerIndex(JoiningIndex):
             made.follow(kind.shared)  # of routes that have left
         return made
 
-    def _on_beaten(self, entry: Entry[AnyRoute], other: RemoteRoute) -> None:
+    def _on_beaten(self, entry: Entry[AnyRoute], other: Entry[AnyRoute]) -> None:
         """Close an own destination, as that of a peer broker stays."""
         self.end_beaten(entry, foreign=is_foreign(self.place_of(entry), self.place_of(other)))
 

@@ -84,7 +84,7 @@ class Peers:
         releases: Releases,
         suspended: SuspendedPlaces,
         make_kind: Callable[[PeerRoutes, RouteKind], RemoteKind],
-        beaten: Callable[[Entry[AnyRoute], RemoteRoute], object],
+        beaten: Callable[[Entry[AnyRoute], Entry[AnyRoute]], object],
         kept: Callable[[bytes, RoutePlace], object],
         gone: Callable[[bytes], object],
     ) -> None:
@@ -209,18 +209,18 @@ class Peers:
         if self.follower is not None:
             self.follower.joined(made.kind, made.route_id)
 
-    def _on_moved(self, entry: Entry[AnyRoute], made: RemoteRoute) -> None:
+    def _on_moved(self, entry: Entry[AnyRoute], shown: Entry[AnyRoute]) -> None:
         """Close or remove the other route of a destination that is elsewhere now."""
         # Handling ROUTE_SETUP Frames: "the Broker or Broker cluster MUST close the existing route,
         # and remove it from the table, and replace it with the information from the new
         # ROUTE_SETUP."
         if entry.kind.broker_id == self._own:
-            self._beaten(entry, made)
+            self._beaten(entry, shown)
             return
         peer = self.of(entry)
         if peer is not None and peer.java:
             # A Java broker never says that it has gone.
-            gone = RouteRemove(peer.broker_id, entry.route_id, made.timestamp)
+            gone = RouteRemove(peer.broker_id, entry.route_id, shown.timestamp)
             self.remove(peer, gone, remember=True)
 
     def _refusal(self, peer: PeerRoutes, route_id: bytes, timestamp: int) -> str:
@@ -292,10 +292,12 @@ class Peers:
             if update.previous is not None:
                 removed += 1
                 self._let_go(update.previous)
-                if update.other is not None:
-                    self._releases.begin(update.other)
-                elif update.entry is None:
+                if update.entry is None:
                     self._on_gone(update.previous.route_id)
+                elif update.other is not None:
+                    self._releases.begin(update.entry)
+                    if update.other is not update.entry:
+                        self._on_moved(update.other, update.entry)
         peer.count -= removed
         self.count -= removed
         return removed

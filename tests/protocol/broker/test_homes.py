@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from onward.protocol.broker import (
     BrokerFrameError,
@@ -136,6 +137,32 @@ def test_a_removal_concerns_the_entry_of_its_broker_only() -> None:
     assert targets(table, "region=eu") == []
     assert remove(table, ONE) == Update(True, None, one)
     assert len(table) == table.statistics().index.routes == 0
+
+
+def best_of_first(entries: Sequence[Entry[str]]) -> Entry[str]:
+    """Return the newest of those with the target of the oldest, as of an owner."""
+    first = min(entries, key=lambda each: each.rank).target
+    return max((each for each in entries if each.target == first), key=lambda each: each.rank)
+
+
+def test_the_removal_of_a_hidden_entry_may_show_another_one() -> None:
+    table = RoutingTable[str](best=best_of_first)
+    one = add(table, ONE, timestamp=1000, target="ann").entry
+    two = add(table, TWO, timestamp=1001, target="bob")
+    three = add(table, THREE, timestamp=1002, target="ann")
+    assert (two.entry, three.other) == (one, one)
+    update = remove(table, ONE)
+    shown, hidden = table.entry_of(ROUTE, TWO), table.entry_of(ROUTE, THREE)
+    assert update == Update(True, shown, one, hidden)
+    assert targets(table) == ["bob"]
+    assert table.entries_of(ROUTE) == [shown, hidden]
+    # So it is if it was not told in a round.
+    add(table, ONE, timestamp=1000, target="ann")
+    table.begin_round(ONE)
+    assert targets(table) == ["ann"]
+    (swept,) = table.sweep(ONE, 10)
+    assert (swept.entry, swept.other) == (shown, hidden)
+    assert targets(table) == ["bob"]
 
 
 def test_a_hidden_entry_that_becomes_the_newest_comes_back() -> None:
@@ -421,7 +448,14 @@ class Known:
     timestamp: int
     tags: frozenset[Tag]
     target: int
+    service: str
     told: bool = True
+
+
+def rank(known: tuple[bytes, Known]) -> tuple[int, bytes]:
+    """Return the place of an entry among those of its route id."""
+    home, entry = known
+    return entry.timestamp, home
 
 
 class AgainstModel(RuleBasedStateMachine):
@@ -429,25 +463,31 @@ class AgainstModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = RoutingTable[int](max_cached_queries=5, max_cached_matches=12, near=ONE)
+        self.table = self.make_table()
         self.model: dict[tuple[bytes, bytes], Known] = {}
         self.suspended: set[bytes] = set()
         self.in_round: set[bytes] = set()
         self.made = 0
 
+    def make_table(self) -> RoutingTable[int]:
+        return RoutingTable(max_cached_queries=5, max_cached_matches=12, near=ONE)
+
+    def best(self, some: list[tuple[bytes, Known]]) -> tuple[bytes, Known]:
+        """Return the one that hides the others, of those of a route id."""
+        return max(some, key=rank)
+
     def visible(self) -> dict[bytes, tuple[bytes, Known]]:
-        found: dict[bytes, tuple[bytes, Known]] = {}
+        found: dict[bytes, list[tuple[bytes, Known]]] = {}
         for (home, route_id), known in self.model.items():
-            best = found.get(route_id)
-            if best is None or (known.timestamp, home) > (best[1].timestamp, best[0]):
-                found[route_id] = home, known
-        return found
+            found.setdefault(route_id, []).append((home, known))
+        return {route_id: self.best(some) for route_id, some in found.items()}
 
     @rule(home=HOMES, route_id=IDS, tags=SOME_LISTS, timestamp=TIMES, name=st.sampled_from("ab"))
     def add(self, home: bytes, route_id: bytes, tags: TagList, timestamp: int, name: str) -> None:
         self.made += 1
         known = self.model.get((home, route_id))
-        made = Known(timestamp, tag_set(with_default_tags(tags, name, route_id)), self.made)
+        given = tag_set(with_default_tags(tags, name, route_id))
+        made = Known(timestamp, given, self.made, name)
         update = self.table.add(route_id, home, name, tags, timestamp, self.made, now=NOW)
         if known is None or timestamp > known.timestamp:
             assert update.applied
@@ -478,7 +518,7 @@ class AgainstModel(RuleBasedStateMachine):
         new = self.table.put_new(TargetEntry(route_id, kind, timestamp, self.made))
         assert new == all(each != route_id for _, each in self.model)
         if new:
-            self.model[home, route_id] = Known(timestamp, tag_set(told.tags), self.made)
+            self.model[home, route_id] = Known(timestamp, tag_set(told.tags), self.made, name)
 
     @rule(home=HOMES, route_id=IDS, timestamp=TIMES)
     def remove(self, home: bytes, route_id: bytes, timestamp: int) -> None:
@@ -487,6 +527,12 @@ class AgainstModel(RuleBasedStateMachine):
         assert update.applied == (known is None or timestamp > known.timestamp)
         if update.applied and known is not None:
             del self.model[home, route_id]
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def remove_known(self, data: st.DataObject) -> None:
+        home, route_id = data.draw(st.sampled_from(sorted(self.model)))
+        self.remove(home, route_id, self.model[home, route_id].timestamp + 1)
 
     @rule(home=HOMES)
     def suspend(self, home: bytes) -> None:
@@ -568,7 +614,33 @@ class AgainstModel(RuleBasedStateMachine):
         assert statistics.index.tags == len(tags)
 
 
+class AgainstModelOfOwners(AgainstModel):
+    """The same where the newest entry with the service of the oldest one hides the others.
+
+    A removal of a hidden entry may then show another one.
+    """
+
+    def make_table(self) -> RoutingTable[int]:
+        return RoutingTable(max_cached_queries=5, max_cached_matches=12, near=ONE, best=self.shown)
+
+    @staticmethod
+    def shown(entries: Sequence[Entry[int]]) -> Entry[int]:
+        first = min(entries, key=lambda each: each.rank).service_name
+        return max((e for e in entries if e.service_name == first), key=lambda each: each.rank)
+
+    def best(self, some: list[tuple[bytes, Known]]) -> tuple[bytes, Known]:
+        first = min(some, key=rank)[1].service
+        return max((each for each in some if each[1].service == first), key=rank)
+
+    @rule(route_id=IDS, some=st.permutations([(4, "a"), (5, "b"), (6, "a")]))
+    def add_all(self, route_id: bytes, some: list[tuple[int, str]]) -> None:
+        """At each home broker, so that the removal of the oldest entry shows another one."""
+        for home, (timestamp, name) in zip((ONE, TWO, THREE), some, strict=True):
+            self.add(home, route_id, (), timestamp, name)
+
+
 TestAgainstModel = AgainstModel.TestCase
-TestAgainstModel.settings = settings(
+TestAgainstModelOfOwners = AgainstModelOfOwners.TestCase
+TestAgainstModel.settings = TestAgainstModelOfOwners.settings = settings(
     max_examples=times(20, 200), stateful_step_count=50, deadline=None
 )

@@ -29,6 +29,7 @@ from onward.protocol.broker import (
     TagList,
     WellKnownKey,
     format_id,
+    owner_text,
     with_default_tags,
     with_owner,
 )
@@ -660,6 +661,52 @@ async def test_an_earlier_time_of_an_owner_decides_anew(w: World) -> None:
     for each in clients:
         await each.received()
         assert each.closed
+
+
+@in_world(BrokerOptions(management=False))
+async def test_the_end_of_a_hidden_route_may_end_an_own_one(w: World) -> None:
+    """The hidden route was of the owner that has had the id first, as the own one is.
+
+    What is shown instead gets the messages that wait for it.
+    """
+    index, peer, third = w.broker.index, await other(w), await other(w, 2)
+    index.ruled = True
+    client = await w.destination()
+    (own,) = index.own_entries()
+    route, ann = own_route(own), Principal("ann", "token")
+    route.destination = replace(route.destination, principal=ann)
+    owner, since = owner_text("ann", "token", ""), own.timestamp - 1000
+    route.owned_since = since
+
+    def tell(peer: Other, owner: str, service: str) -> None:
+        frame = RouteAdd(peer.routes.broker_id, own.route_id, own.timestamp - 500, service)
+        assert index.add_remote(peer.routes, with_owner(frame, owner, since)) == ""
+
+    tell(peer, owner, "a")
+    tell(third, "bob", "b")
+    assert index.own_entries() == (own,)
+    w.node.send("32#service=b", b"x")
+    assert peer.remove(UUID(bytes=own.route_id).int)
+    assert index.own_entries() == ()
+    (shown,) = index.table.entries_of(own.route_id)
+    assert shown.broker_id == third.routes.broker_id
+    assert await third.got() == [(0, f"route={format_id(own.route_id)}".encode())]
+    await client.received()
+    assert client.closed
+
+
+@in_world(BrokerOptions(management=False))
+async def test_what_an_own_route_has_hidden_gets_what_waits_for_it(w: World) -> None:
+    peer = await other(w)
+    await w.node.start(Echo, address="worker")
+    mine = w.broker.register("worker", service="a", route_id=UUID(int=3))
+    (own,) = w.broker.index.own_entries()
+    own_route(own).destination = replace(own_route(own).destination, link=True)
+    peer.add(3, "b", timestamp=own.timestamp - 1)
+    w.node.send("32#service=b", b"x")
+    assert await peer.got() == []
+    mine.withdraw()
+    assert await peer.got() == [(0, f"route={format_id(rid(3))}".encode())]
 
 
 @in_world()
