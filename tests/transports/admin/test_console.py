@@ -966,6 +966,8 @@ CASES: list[tuple[str, str, Any]] = [
     ("peers", "whyOf({state: 'up', reported_by: 'b', reason: null})", ""),
     ("peers", "[groupsOf({groups: 3, folded: 0}), groupsOf({groups: 3, folded: 1})]",
      ["3", "3, 1 folded"]),
+    ("peers", "[routesOf({routes: 1200, suspended: 0}), routesOf({routes: 3, suspended: 2})]",
+     ["1\u202f200", "3, 2 suspended"]),
     ("peers", ("brokersOf([{broker_id: 'a', state: 'up', routes: 3}, {broker_id: 'a', state: 'up',"
      " routes: 4}, {broker_id: '', uri: 'x', state: 'dialling', routes: 0}])"),
      [{"up": True, "routes": 4}, {"up": False, "routes": 0}]),
@@ -995,7 +997,7 @@ def names(module: str) -> list[str]:
         "workers": "tree",
         "services": "between",
         "limits": "isOfBytes",
-        "peers": "brokersOf groupsOf stateOf whyOf",
+        "peers": "brokersOf groupsOf routesOf stateOf whyOf",
     }[module].split()
     assert all(name in calls for name in known)
     return known

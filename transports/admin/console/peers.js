@@ -28,6 +28,15 @@ export function whyOf(row) {
 }
 
 /**
+ * Return the number of the routes of a broker that are known, and of the suspended sessions that it
+ * has told of, as `onward peers` does.
+ * @param {any} row
+ */
+export function routesOf(row) {
+  return row.suspended ? `${count(row.routes)}, ${count(row.suspended)} suspended` : count(row.routes);
+}
+
+/**
  * Return the number of groups that are known by a broker of another zone, and of those that others
  * are folded into.
  * @param {any} row
@@ -78,7 +87,7 @@ export function Peers() {
     ...(rows.some((/** @type {any} */ row) => row.zone) ? [{ key: "zone", label: "Zone" }] : []),
     { key: "instance", label: "Instance", number: true, title: "When it was started", show: (/** @type {any} */ row) => ago(row.instance, now) },
     { key: "round_trip", label: "Round trip", number: true, show: (/** @type {any} */ row) => seconds(row.round_trip || null) },
-    { key: "routes", label: "Routes", number: true, title: "Its routes that are known here", show: (/** @type {any} */ row) => count(row.routes) },
+    { key: "routes", label: "Routes", number: true, title: "Its routes that are known here, and its suspended sessions, for which route ids are kept", show: routesOf },
     ...(rows.some((/** @type {any} */ row) => row.groups) ? [{ key: "groups", label: "Groups", number: true, title: "Groups of its zone that are known here, and those into which others of their service are folded", show: groupsOf }] : []),
     { key: "behind", label: "Behind", number: true, title: "The time by which its routes may be behind", show: (/** @type {any} */ row) => seconds(row.behind) },
     { key: "in_flight", label: "In flight", number: true, title: "Forwarded requests that have not ended, either way", show: (/** @type {any} */ row) => count(row.in_flight) },
