@@ -28,7 +28,7 @@ from ...protocol.dispatch import (
     return_address,
 )
 from ._arrival import PLAIN, Arrival, PlainPath
-from ._consumer_record import Accept
+from ._consumer_record import Accept, ConsumerRecord
 from ._fast_transits import FastTransits
 from ._stored import holds_on_disk
 
@@ -140,8 +140,7 @@ class FastPaths:
             if back or not self.transits.send_on(state, fast, message):
                 self._slow(message)
             return
-        number = target[0]
-        record = state.consumers[number]
+        record: ConsumerRecord = target[4]
         onward = record.route if len(onward) == 1 else record.route + onward[1:]
         if not back:
             if not self.hand(state, fast, target, message, onward):
@@ -165,7 +164,7 @@ class FastPaths:
         try:
             self._dispatch(_new(Message, (onward, (end,), payload, source, None)))
         except OnwardError:
-            state.disposition(token, RELEASED, ConsumerTarget(number))
+            state.disposition(token, RELEASED, record.target)
             self._core.names.tidy(state)
 
     def hand(
@@ -185,10 +184,10 @@ class FastPaths:
             message: The message.
             onward: Its route from the consumer on.
         """
-        number, load, queue, pure = target
+        load, queue, pure = target[1], target[2], target[3]
         if not queue.credit or queue.waiting:
             return False
-        record = state.consumers[number]
+        record: ConsumerRecord = target[4]
         if fast.only is None:
             fast.took(target)
         waits = record.worker is not None and record.accept is not _HANDED
@@ -231,7 +230,7 @@ class FastPaths:
         if fast is None:
             raise AssertionError("an entry without a fast path")
         del self.open[end]
-        (number, _, queue, _), _, _, _, message = fast.accept(token)
+        (number, _, queue, _, _), _, _, _, message = fast.accept(token)
         self.accepted += 1
         answer = _new(Message, (message[1], back, payload, None, None))
         try:

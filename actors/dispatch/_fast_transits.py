@@ -14,6 +14,7 @@ from ...protocol.dispatch import ID_SIZE, FastPath, Transit, encode_transit, nod
 
 if TYPE_CHECKING:
     from ._arrival import Arrival
+    from ._consumer_record import ConsumerRecord
     from ._core import DispatchCore
     from ._fast_path import FastPaths
     from ._name_state import NameState
@@ -134,8 +135,8 @@ class FastTransits:
         target = fast.only or fast.choose()
         if target is None:
             return False
-        route = state.consumers[target[0]].route
-        return self._paths.hand(state, fast, target, message, route + onward[2:])
+        record: ConsumerRecord = target[4]
+        return self._paths.hand(state, fast, target, message, record.route + onward[2:])
 
     def learn(self, value: bytes, transit: Transit, state: NameState, source: Address) -> None:
         """Remember the way of messages like one of another dispatcher that was received in full."""

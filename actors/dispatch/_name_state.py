@@ -42,6 +42,7 @@ from ...protocol.dispatch import (
     Told,
     Unreturned,
 )
+from ...protocol.dispatch._small_table import EMPTY, SmallTable, put, without
 from ...protocol.eventlog import Outcome as Logged
 from ._arrival import Arrival, TransitPath
 from ._consumer_record import Accept, ConsumerRecord
@@ -108,7 +109,7 @@ class NameState:
         )
         self.name: Final = name
         self._label = ""  # made when it is used
-        self.consumers: Final[dict[int, ConsumerRecord]] = {}
+        self.consumers: SmallTable[int, ConsumerRecord] = EMPTY
         self.scheduled: float | None = None
         self.announced: int | None = None
         self.dropped = 0
@@ -193,7 +194,7 @@ class NameState:
         self._slow = changes
         if not all(record.is_fast for record in self.consumers.values()):
             return False
-        self.fast = self._pure.plan_fast_path(self._full_record) or self.fast
+        self.fast = self._pure.plan_fast_path(self._full_record, self.consumers) or self.fast
         return self.fast is not None and self.fast.is_open
 
     def _full_record(self, token: bytes, entry: FastDelivery[Arrival]) -> Delivery[Arrival]:
@@ -297,7 +298,7 @@ class NameState:
         Raises:
             ConsumerRefused: The name takes no further one.
         """
-        self.consumers[record.number] = record
+        self.consumers = put(self.consumers, record.number, record)
         refusal = self._pure.add_consumer(
             record.number,
             record.window,
@@ -308,7 +309,7 @@ class NameState:
             circuits=record.circuits,
         )
         if refusal is not None:
-            del self.consumers[record.number]
+            self.consumers = without(self.consumers, record.number)
             raise ConsumerRefused(self.name.text, refusal)
         self._perform()
 
@@ -319,11 +320,9 @@ class NameState:
             number: Its number.
             reason: The reason that it is told, if it has not asked for it.
         """
-        record = self.consumers.pop(number, None)
+        record = self._take(number)
         if record is None:
             return
-        self._gone = number, self._label_of(record)
-        record.active = False
         self._pure.remove_consumer(number, self._core.now())
         self._perform()
         if reason is not None:
@@ -588,11 +587,18 @@ class NameState:
             count_end(delivery.message, Logged.CANCELED if on_disk else Logged.DROP)
 
     def _ended(self, number: int, reason: Refusal) -> None:
-        record = self.consumers.pop(number, None)
+        record = self._take(number)
         if record is not None:
+            record.ended(reason)
+
+    def _take(self, number: int) -> ConsumerRecord | None:
+        """Remove the record of a consumer, if it is there; return it."""
+        record = self.consumers.get(number)
+        if record is not None:
+            self.consumers = without(self.consumers, number)
             self._gone = number, self._label_of(record)
             record.active = False
-            record.ended(reason)
+        return record
 
 
 def _end(delivery: Delivery[Arrival]) -> None:

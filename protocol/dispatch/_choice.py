@@ -32,6 +32,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ._graph import Paths
 from ._semantics_parts import RoutingPattern
+from ._small_table import EMPTY, SmallTable, put, without
 from ._transit import MAX_PATH, node_digest
 
 __all__ = [
@@ -141,7 +142,7 @@ class Chooser:
         self.link_window = link_window
         self.by_load = by_load
         self.by_time = by_time
-        self._consumers: dict[int, Load] = {}
+        self._consumers: SmallTable[int, Load] = EMPTY
         self._links: dict[str, Load] = _NONE  # made for the first one
         self._nodes: frozenset[str] = frozenset()
         self._paths: Paths | None = None
@@ -160,7 +161,7 @@ class Chooser:
         return tuple(self._consumers)
 
     @property
-    def loads(self) -> dict[int, Load]:
+    def loads(self) -> SmallTable[int, Load]:
         """The loads of the consumers here, to be counted in."""
         return self._consumers
 
@@ -185,11 +186,11 @@ class Chooser:
             window: Messages from which on it is full.
             messages: Messages that it has already, from a time when it was here before.
         """
-        self._consumers[consumer] = Load(window, messages)
+        self._consumers = put(self._consumers, consumer, Load(window, messages))
 
     def remove_consumer(self, consumer: int) -> None:
         """Remove a consumer of this node; do nothing if it is not there."""
-        self._consumers.pop(consumer, None)
+        self._consumers = without(self._consumers, consumer)
 
     def set_remotes(self, nodes: Iterable[str]) -> None:
         """Replace the other nodes that have consumers; the loads of links in use are kept."""
@@ -431,7 +432,8 @@ class Chooser:
                 yield remote
 
     def _rotate(self, consumer: int) -> None:
-        self._consumers[consumer] = self._consumers.pop(consumer)
+        if isinstance(self._consumers, dict):
+            self._consumers[consumer] = self._consumers.pop(consumer)
 
     def _weights(self) -> Callable[[Load], float]:
         """Return the function that weighs a load by its time to settlement."""

@@ -25,6 +25,7 @@ from ._delivery import Delivery
 from ._delivery_limits import NodeTotals
 from ._name_consumers import NameConsumer
 from ._semantics_parts import RoutingPattern
+from ._small_table import EMPTY, SmallTable
 
 __all__ = ["FastDelivery", "FastPath", "FastTarget", "Promote"]
 
@@ -43,12 +44,14 @@ class FastTarget(NamedTuple, Generic[M]):
         load: Its load.
         queue: Its queue, with its credit.
         record: Its record.
+        consumer: What the caller has for it.
     """
 
     number: int
     load: Load
     queue: ConsumerQueue[Delivery[M]]
     record: NameConsumer[M]
+    consumer: Any
 
 
 FastDelivery: TypeAlias = tuple[FastTarget[M], int, float, float, Any]
@@ -119,16 +122,23 @@ class FastPath(Generic[M]):
         self._pattern = RoutingPattern.BALANCED
         self._timer: float | None = None
 
-    def plan(self, pattern: RoutingPattern, consumers: list[NameConsumer[M]]) -> None:
+    def plan(
+        self,
+        pattern: RoutingPattern,
+        consumers: list[NameConsumer[M]],
+        known: SmallTable[int, Any] = EMPTY,
+    ) -> None:
         """Open the fast path for the consumers that there are now.
 
         Args:
             pattern: The pattern of the name, which is no multicast.
             consumers: The active consumers.
+            known: What the caller has for each, by its number.
         """
         loads = self._chooser.loads
         targets = [
-            FastTarget(each.number, loads[each.number], each.queue, each) for each in consumers
+            FastTarget(each.number, loads[each.number], each.queue, each, known.get(each.number))
+            for each in consumers
         ]
         self._consumers = {each.number: each for each in targets}
         self._pattern = pattern
@@ -193,7 +203,7 @@ class FastPath(Generic[M]):
         """End an entry as accepted; return it. What waits for its consumer is served then."""
         entry = self.entries.pop(token)
         target, size, _, _, _ = entry
-        _, load, queue, record = target
+        _, load, queue, record, _ = target
         self._totals.size -= size
         self.accepted += 1
         load.messages -= 1

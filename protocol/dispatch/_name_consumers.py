@@ -14,6 +14,7 @@ from ._direct_consumers import DirectConsumers
 from ._name_events import Refusal
 from ._semantics import Semantics
 from ._semantics_parts import Overflow, RoutingPattern, Second
+from ._small_table import EMPTY, SmallTable, put, without
 
 __all__ = ["ConsumerChange", "NameConsumer", "NameConsumers"]
 
@@ -82,7 +83,7 @@ class NameConsumers(Generic[M]):
         self._own = own
         self._chooser = chooser
         self._totals = totals
-        self._records: dict[int, NameConsumer[M]] = {}
+        self._records: SmallTable[int, NameConsumer[M]] = EMPTY
         self._direct: DirectConsumers | None = None
         self._nodes: Mapping[str, int] = _NO_NODES
 
@@ -169,7 +170,7 @@ class NameConsumers(Generic[M]):
             gone = self._claim(self._direct, record)
             if (number, Refusal.TAKEN) in gone:
                 return Refusal.TAKEN
-        self._records[number] = record
+        self._records = put(self._records, number, record)
         totals.consumers += 1
         if share is not None:
             share.count("consumers", 1)
@@ -177,8 +178,9 @@ class NameConsumers(Generic[M]):
 
     def remove(self, number: int) -> NameConsumer[M] | None:
         """Remove a consumer; return it, unless it is not there."""
-        record = self._records.pop(number, None)
+        record = self._records.get(number)
         if record is not None:
+            self._records = without(self._records, number)
             self._totals.consumers -= 1
             if record.share is not None:
                 record.share.count("consumers", -1)

@@ -8,7 +8,7 @@ What is to be done comes out as events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._choice import LinkTarget, Target, is_too_far
 from ._deliveries import earlier
@@ -20,6 +20,7 @@ from ._name_events import ConsumerActive, ConsumerEnded, DropReason, Refusal
 from ._name_messages import NameMessages
 from ._semantics import Semantics
 from ._semantics_parts import Gate, Mechanism, RoutingPattern, Settlement, Weigh
+from ._small_table import EMPTY, SmallTable
 from ._transit import DIGEST_SIZE
 
 __all__ = ["NameState"]
@@ -101,11 +102,14 @@ class NameState(NameMessages[M]):
                 self._place(delivery, now)
         self._consumers_changed(now)
 
-    def plan_fast_path(self, promote: Promote[M]) -> FastPath[M] | None:
+    def plan_fast_path(
+        self, promote: Promote[M], known: SmallTable[int, Any] = EMPTY
+    ) -> FastPath[M] | None:
         """Open the fast path for messages that enter here; `None` if the name has none now.
 
         Args:
             promote: Makes the full record of a message that leaves the fast path.
+            known: What the caller has for each consumer, by its number.
         """
         it, active = self.semantics, [each for each in self._consumers if each.active]
         if (
@@ -124,7 +128,7 @@ class NameState(NameMessages[M]):
                 self._deliveries, self._chooser, self._totals, promote
             )
         if not fast.is_open:
-            fast.plan(it.pattern, active)
+            fast.plan(it.pattern, active, known)
         return fast
 
     def is_near(self, passed: int) -> bool:
