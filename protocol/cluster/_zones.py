@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from math import inf
 
 from ._addresses import Address, AddressBook
 from ._info import PeerInfo
@@ -108,9 +107,10 @@ class Zones:
 
     def _may_try(self, info: PeerInfo, now: float) -> bool:
         address = self._address(info)
-        if address is None or address.dialling or info.draining:
+        if address is None or address.dialling or info.draining or now < address.paused_until:
             return False
-        return max(address.at, address.paused_until) <= now
+        # One that has just become known may have to wait, and has failed in nothing.
+        return not address.failures or address.at <= now
 
     def _address(self, info: PeerInfo) -> Address | None:
         """Return the address of a broker, if it may be dialled."""
@@ -128,13 +128,19 @@ class Zones:
         for zone, brokers in self._brokers.items():
             there = held.get(zone)
             if there is not None and not there.info.draining:
-                if zone in self._better:
-                    yield brokers[self._better[zone]].cluster_uri, -inf
+                yield from self._to_try(zone)
                 continue
             wanted = list(self._candidates(brokers, others=there is not None))
             if wanted and not any(address.dialling for _, address in wanted):
                 uri, address = min(wanted, key=lambda each: self._order(each[1], now))
                 yield uri, max(address.at, address.paused_until)
+
+    def _to_try(self, zone: str) -> Iterator[tuple[str, float]]:
+        """Yield the broker of a zone to try although there is a link, if it may be dialled."""
+        info = self._brokers[zone].get(self._better.get(zone, b""))
+        address = None if info is None else self._address(info)
+        if info is not None and address is not None and not address.dialling:
+            yield info.cluster_uri, max(address.at, address.paused_until)
 
     def _order(self, address: Address, now: float) -> tuple[float, bool]:
         """Return by what an address comes before others that the hash places behind it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import inf
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,7 +84,7 @@ def ranked(own: str, *others: str) -> list[str]:
     for each in others:
         made.heard(info(each), key(f"{own[0]}~"), 0.0)
     for _ in others:
-        (name,) = dials(made)
+        (name,) = dials(made, LIMITS.retry)
         made.failed(f"tcp://{name}:1", "refused", 0.0)
         found.append(name)
     return found
@@ -237,7 +237,7 @@ def test_the_first_broker_by_the_hash_is_tried_once_when_the_list_has_come() -> 
     dials(made)
     dial(made, order[1])
     compared(made, order[1], *order)
-    assert made.get_timer() == -inf
+    assert made.get_timer() == 0.0
     assert dials(made) == order[:1]
     made.failed(f"tcp://{order[0]}:1", "refused", 0.0)
     assert dials(made, 1000.0) == []
@@ -279,6 +279,34 @@ def test_a_better_broker_is_not_tried_if_it_cannot_be_or_the_link_is_gone() -> N
     compared(made, order[1], order[0])
     made.lost(key(order[1]), f"to {order[1]}", 1.0)
     assert dials(made, 1.0) == order[:1]
+
+
+def test_a_better_broker_is_tried_whichever_id_it_has() -> None:
+    """One with a smaller id is dialled a second after it became known."""
+    order = ranked("c1", "b1", "b2", "b3")
+    made = member("c1", order[1])
+    dials(made)
+    dial(made, order[1])
+    compared(made, order[1], order[0])
+    assert dials(made) == []
+    assert made.get_timer() == LIMITS.retry
+    assert dials(made, LIMITS.retry) == order[:1]
+    assert dial(made, order[0], LIMITS.retry) == Linked(f"to {order[1]}", TO)
+
+
+def test_a_better_broker_that_may_not_be_dialled_any_more_is_not_tried() -> None:
+    order = ranked("a1", "b1", "b2", "b3")
+    limits = replace(LIMITS, max_gateways=2)
+    made = member("a1", order[1], "c1", limits=limits)
+    dials(made)
+    dial(made, order[1])
+    dial(made, "c1")
+    compared(made, order[1], order[0])
+    assert dials(made) == []  # there are as many links as there may be
+    made.heard(info(order[0], timestamp=101, cluster_uri=""), key(order[1]), 0.0)
+    made.lost(key("c1"), "to c1", 0.0)
+    assert dials(made, 10.0) == ["c1"]
+    assert made.get_timer() > 10.0
 
 
 def test_a_better_broker_that_is_forgotten_is_not_tried() -> None:
