@@ -22,7 +22,7 @@ CONCEPTS = {
         "broker/table/test_peers": "_peer_index",
         "broker/table/test_zones": "_zone_index",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
-        "cluster/test_cluster": "_cluster_inspection",
+        "cluster/test_cluster": "_cluster_inspection _cluster_tasks",
         "cluster/test_random_trouble": "",
         "cluster/test_suspended_sessions": "",
         "cluster/test_zones": "_gateways _link_workers _own_zone _peer_table",

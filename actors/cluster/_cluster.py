@@ -282,6 +282,8 @@ class Cluster(ClusterTasks):
             raise PeerRefused(verdict.reason.value)
         connection.role = verdict.role
         end, streams = self._begin(connection, info)
+        if isinstance(end, GatewayWorker):
+            end.uri = dialled or ""
         before: PeerConnection | None = verdict.replaces
         if before is not None:
             other = self.links.with_link(before)

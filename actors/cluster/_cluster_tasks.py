@@ -16,6 +16,7 @@ from ...protocol.cluster import (
     ClusterFrameError,
     Compare,
     Dial,
+    Linked,
     PeerInfo,
     Tell,
 )
@@ -102,7 +103,8 @@ class ClusterTasks(ClusterInspection):
         tells: dict[bytes, list[PeerInfo]] = {}
         for task in self.membership.due(self._now()):
             if isinstance(task, Dial):
-                self._run(self._dial(task.uri))
+                if not self._use_again(task.uri):
+                    self._run(self._dial(task.uri))
             elif isinstance(task, Tell):
                 tells.setdefault(task.to, []).append(task.info)
             else:
@@ -111,6 +113,28 @@ class ClusterTasks(ClusterInspection):
             self._run(self._tell(to, infos))
         self._retire()
         self._arm()
+
+    def _use_again(self, uri: str) -> bool:
+        """Use a link again that one to a better broker of its zone had replaced, if it is there.
+
+        Args:
+            uri: The URI to dial.
+
+        Returns:
+            Whether there is such a link: then there is nothing to dial.
+        """
+        for gateway in self.links.gateways.values():
+            connection = gateway.connection
+            if gateway.uri == uri and gateway.spare and connection is not None:
+                info, now = gateway.info, self._now()
+                verdict = self.membership.connected(info, connection, dialled=uri, now=now)
+                if isinstance(verdict, Linked):
+                    gateway.used_again()
+                    other = verdict.replaces and self.links.with_link(verdict.replaces)
+                    if isinstance(other, GatewayWorker):
+                        other.replaced()
+                return True
+        return False
 
     def _retire(self) -> None:
         """Stop the workers of peer brokers that are forgotten, or have been started anew."""

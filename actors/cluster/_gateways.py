@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import OnwardError
@@ -55,6 +56,9 @@ class GatewayWorker(PeerWorker):
     Attributes:
         filter: The filter of its zone's route ids.
         duplicates: The search for own routes in its zone.
+        uri: The URI by which the link was dialled.
+        spare: Whether a link to a better broker of the zone has replaced its link, which stays
+            until it is idle.
     """
 
     stream_route: ClassVar[str] = GROUPS_ROUTE
@@ -70,6 +74,8 @@ class GatewayWorker(PeerWorker):
     ) -> None:
         super().__init__(info, index, feeds, options, on_fault, on_dropped, table=GroupTable(index))
         self.duplicates: DuplicateRoutes | None = None
+        self.uri = ""
+        self.spare = False
         self.routes.most = 2 * options.limits.max_groups
         self._filters: _FilterReceiver | None = None
         self._new_filter()
@@ -81,6 +87,7 @@ class GatewayWorker(PeerWorker):
 
     def connected(self, connection: PeerConnection, info: PeerInfo) -> RouteStream:
         """Use a link; see `PeerWorker.connected`."""
+        self.spare = False
         self._end_filters()
         if self.duplicates is not None:
             self.duplicates.on_connected(self, info.zone)
@@ -140,6 +147,7 @@ class GatewayWorker(PeerWorker):
         """Keep what it has told of itself; see `PeerWorker.tell`."""
         super().tell(info)
         self._learn(self.info)
+        self.routes.draining = self.info.draining or self.spare
 
     def _learn(self, info: PeerInfo) -> None:
         self.routes.zone = info.zone
@@ -162,15 +170,20 @@ class GatewayWorker(PeerWorker):
 
     def replaced(self) -> None:
         """Prefer another broker of the zone from now on, and close the link when it is idle."""
-        self.routes.draining = True
-        self._close_idle()
+        self.spare = self.routes.draining = True
+        if self.connection is not None:
+            self._close_idle(self.connection)
 
-    def _close_idle(self) -> None:
-        connection = self.connection
-        if connection is None:
+    def used_again(self) -> None:
+        """Keep the link that was replaced, as the better one is lost, or drains."""
+        self.spare = False
+        self.routes.draining = self.info.draining
+
+    def _close_idle(self, connection: PeerConnection) -> None:
+        if connection is not self.connection or not self.spare:
             return
         if connection.in_flight:
-            self.after(1.0, self._close_idle)
+            self.after(1.0, partial(self._close_idle, connection))
         else:
             connection.close(REPLACED, NEARER)
 
