@@ -8,6 +8,7 @@ from typing import Final
 from ...actors.dispatch import ProducerLink
 from ...protocol import OnwardError
 from ...protocol.dispatch import (
+    RELEASED as RELEASED_STATE,
     Accepted,
     DeliveryState,
     Modified,
@@ -21,6 +22,8 @@ from ._port import Refused, refused
 from ._proton import ACCEPTED, MODIFIED, RECEIVED, REJECTED, RELEASED, AmqpLink
 
 __all__ = ["IncomingLink"]
+
+TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 
 
 class IncomingLink:
@@ -43,6 +46,7 @@ class IncomingLink:
         self._draining = False
         self._over = False
         self._parts = bytearray()
+        self._rejected: Rejected | None = None  # what is told of the message that ends the link
         self._number = 0
         self._unsettled: dict[int, Delivery] = {}
         self._numbers: dict[Pointer, int] = {}
@@ -140,12 +144,14 @@ class IncomingLink:
         self._forget_parts()
         self._link.advance()
         if self._over:
+            self._ignore(delivery)
             delivery.settle()
             return True
         self._credit -= 1
         if self._credit < 0:
             # AMQP 1.0, part 2, section 2.8.17: "The peer sent more message transfers than
             # currently allowed on the link."
+            self._ignore(delivery)
             delivery.settle()
             self._end(Refused("amqp:link:transfer-limit-exceeded"))
         elif aborted:
@@ -158,6 +164,19 @@ class IncomingLink:
             self._take(delivery, message)
         return True
 
+    def _ignore(self, delivery: Delivery) -> None:
+        """Set the outcome of a message that is not dispatched as the link ends.
+
+        Without a state, a sender could take the settlement for success.
+        """
+        rejected, self._rejected = self._rejected, None
+        if delivery.aborted:
+            return
+        if not delivery.settled:
+            self._state(delivery, rejected or RELEASED_STATE)
+        elif rejected is None:  # One that is too large is counted already.
+            self.host.drop("link closed")
+
     def _gather(self, part: bytes) -> None:
         if self._over:
             return
@@ -165,7 +184,8 @@ class IncomingLink:
         self.host.gathered += len(part)
         if len(self._parts) > self.host.options.max_message:
             self.host.drop("too large")
-            self._end(Refused("amqp:link:message-size-exceeded"))
+            self._rejected = Rejected(TOO_LARGE)
+            self._end(Refused(TOO_LARGE))
         elif self.host.gathered > self.host.options.max_gathered:
             self.host.engine.close(
                 "amqp:resource-limit-exceeded", "too much of unfinished messages"

@@ -10,7 +10,7 @@ from ._attaches import QUARTERS
 from ._deliveries import PART, Delivery
 from ._link_base import called_by_dispatcher
 from ._port import Refused
-from ._proton import MODIFIED
+from ._proton import MODIFIED, RELEASED
 from ._routed import RoutedLink, Tie
 
 __all__ = ["RoutedIncomingLink"]
@@ -166,5 +166,9 @@ class RoutedIncomingLink(RoutedLink):
             self._aborting, self._open = False, None
             delivery.local.failed = True
             delivery.update(MODIFIED)
+        elif delivery.settled and not delivery.aborted:
+            self.host.drop("link closed")
+        elif not delivery.aborted:
+            delivery.update(RELEASED)  # Without a state, it could be taken for success.
         delivery.settle()
         return True

@@ -290,10 +290,13 @@ def test_a_message_that_is_too_large_closes_the_link_alone(edges: Edges[MemoryPo
     edge.client.receiver("orders")
     bad, good = edge.client.sender("orders"), edge.client.sender("orders")
     edge.pump()
-    edge.client.send(bad, edge.client.message(b"x" * 25_000))
+    large = edge.client.send(bad, edge.client.message(b"x" * 25_000))
     edge.pump()
     assert refusal(bad) == ("amqp:link:message-size-exceeded", None)
     assert [each.closed for each in edges.port.producers] == [False]
+    # It came with the end of the link, and is settled with an outcome that cannot be mistaken.
+    assert (large.settled, large.remote_state) == (True, proton.Delivery.REJECTED)
+    assert large.remote.condition.name == "amqp:link:message-size-exceeded"
     # What comes before the client has seen that is ignored.
     edge.client.send(bad, edge.client.message("b"))
     edge.client.send(good, edge.client.message("a"))
@@ -344,10 +347,43 @@ def test_more_transfers_than_there_is_credit_close_the_link(edges: Edges[MemoryP
     at_edge.flow(1)
     edge.pump()
     edge.client.send(link, edge.client.message("a"))
-    edge.client.send(link, edge.client.message("b"))
+    over = edge.client.send(link, edge.client.message("b"))
     edge.pump()
     assert refusal(link) == ("amqp:link:transfer-limit-exceeded", None)
+    assert (over.settled, over.remote_state) == (True, proton.Delivery.RELEASED)
     assert len(edges.port.sent) == 1
+
+
+def test_a_message_that_is_too_large_and_aborted_has_no_outcome(edges: Edges[MemoryPort]) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    large = edge.client.begin(link, b"x" * 25_000)
+    edge.pump()
+    assert refusal(link) == ("amqp:link:message-size-exceeded", None)
+    large.abort()
+    after = edge.client.send(link, edge.client.message("a"))
+    edge.pump()
+    assert (after.settled, after.remote_state) == (True, proton.Delivery.RELEASED)
+    assert edge.dropped == {"too large": 1}
+
+
+def test_messages_that_come_with_one_that_is_too_large_are_released(
+    edges: Edges[MemoryPort],
+) -> None:
+    edge = edges(max_frame=1 << 20)
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    settled = edge.client.message(b"y" * 20_100)
+    edge.client.send(link, settled, settled=True)
+    after = [edge.client.send(link, edge.client.message("a")) for _ in range(2)]
+    edge.client.send(link, edge.client.message("a"), settled=True)
+    edge.pump()
+    assert refusal(link) == ("amqp:link:message-size-exceeded", None)
+    assert {each.remote_state for each in after} == {proton.Delivery.RELEASED}
+    assert (edges.port.sent, edge.dropped) == ([], {"too large": 1, "link closed": 1})
 
 
 # --- a client that receives ---------------------------------------------------------------------
