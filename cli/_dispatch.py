@@ -22,10 +22,16 @@ from ..actors.dispatch import (
 from ..actors.dispatch._served import read_served
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError
-from ..protocol.dispatch import MAX_COST, BadName, DispatchError, check_node_name
+from ..protocol.dispatch import (
+    MAX_COST,
+    BadName,
+    DeliveryLimits,
+    DispatchError,
+    check_node_name,
+)
 from ..protocol.toml import FileError
 from ..transports import link_principals
-from ._arguments import Commands, address, positive
+from ._arguments import Commands, address, positive, seconds
 from ._authentication import authenticates
 from ._config import Configure, add_config
 from ._containers import Containers, read_containers
@@ -122,6 +128,14 @@ def add_commands(commands: Commands) -> None:
         help="hold messages of names that hold on disk in this file (default: no name can)",
     )
     group.add_argument(
+        "--settle-time",
+        metavar="SECONDS",
+        type=seconds,
+        default=DeliveryLimits().settle_time,
+        help="the time in which a consumer has to settle a message; later it is in doubt, and a "
+        "client of AMQP loses its link (default %(default)s)",
+    )
+    group.add_argument(
         "--consume",
         metavar="NAME=WORKER",
         type=_consumer,
@@ -212,11 +226,16 @@ class Dispatching(NodePart):
         path: Path | None = arguments.containers
         self._containers: Final = None if path is None else Containers(path)
         try:
+            deliveries = DeliveryLimits(settle_time=arguments.settle_time)
+        except ValueError as error:
+            raise CommandError(f"--settle-time: {error}", Status.USAGE) from error
+        try:
             self._options: Final = DispatchOptions(
                 node_name=arguments.name,
                 cost=arguments.cost,
                 hold_file=arguments.hold_file or "",
                 neighbour_roles=_neighbour_roles(arguments),
+                deliveries=deliveries,
             )
         except BadName as error:
             raise CommandError(f"--name: {error}", Status.USAGE) from error

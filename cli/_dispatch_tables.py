@@ -28,7 +28,9 @@ _ADDRESSES: Final = Look(
     "print the names of a running dispatcher, their consumers, and what became of messages",
     "Print the names of a running dispatcher that have consumers, producers or messages: the\n"
     "pattern that they are provisioned by, consumers here and nodes with consumers, messages in\n"
-    "flight, their outcomes, those on hold, and those that were dropped; and circuits.\n",
+    "flight, their outcomes, those on hold, and those that were dropped; circuits; messages that\n"
+    "a consumer or the next node has had for long, and consumers and producers that wait as long\n"
+    "for credit.\n",
     (
         text("NAME", "name"),
         text("ROUTING", "routing"),
@@ -44,6 +46,9 @@ _ADDRESSES: Final = Look(
         number("HELD", "held"),
         number("DEAD LETTERS", "dead_letters"),
         number("CIRCUITS", "circuits"),
+        number("STUCK", "stuck"),
+        number("BLOCKED CONSUMERS", "blocked_consumers"),
+        number("BLOCKED PRODUCERS", "blocked_producers"),
     ),
     "no names",
 )

@@ -33,7 +33,7 @@ CONCEPTS = {
         "dispatch/test_slices": "_name_table _provisioning",
         "dispatch/test_producer": "_sender",
         "dispatch/test_scenarios": "",
-        "dispatch/test_topology": "_dispatch_worker",
+        "dispatch/test_topology": "_dispatch_worker _inspection",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
         "eventlog/storage/test_crashes": "_folder _writer",

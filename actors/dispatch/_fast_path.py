@@ -80,7 +80,9 @@ class FastPaths:
         self._run_queue: Final = parts.run_queue
         self._dispatch: Final = parts.router.dispatch
         self._time: Final = core.node.loop.time
-        self._timeout: Final = core.options.outcome_timeout
+        timeout, settle_time = core.options.outcome_timeout, core.options.deliveries.settle_time
+        self._timeout: Final = timeout
+        self._longest: Final = min(timeout, settle_time)
 
     # --- which names have one ---------------------------------------------------------------
 
@@ -152,7 +154,7 @@ class FastPaths:
         tokens = self._tokens or self._draw()
         token, end = tokens.pop()
         now = self._time()
-        limit = now + self._timeout
+        limit = now + self._longest
         entry = target, len(payload), now, limit, message
         if not fast.begin(token, entry):
             self._slow(message)
@@ -268,7 +270,7 @@ class FastPaths:
 
     def promoted(self, state: NameState, token: bytes, entry: FastDelivery[Arrival]) -> Arrival:
         """Return a message that leaves the fast path as one that goes the full way."""
-        core, (target, _, _, limit, message) = self._core, entry
+        core, (target, _, since, _, message) = self._core, entry
         self.open.pop(return_address(token), None)
         onward, back, payload, source, _ = message
         core.copies.begun(token, state, ConsumerTarget(target.number))
@@ -278,7 +280,7 @@ class FastPaths:
             core.identity(),
             PLAIN,
             PlainPath(Message(onward, back, b"", source, None)),
-            deadline=limit,
+            deadline=since + self._timeout,
         )
 
     def _draw(self) -> list[tuple[bytes, Address]]:

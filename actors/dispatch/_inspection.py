@@ -81,6 +81,11 @@ class NameStatistics:
         held: Messages on hold.
         dead_letters: Messages that were dropped.
         circuits: Its circuits that this node is a part of.
+        oldest: The time for which a consumer here or the next node has had the oldest message
+            without an outcome, in seconds.
+        stuck: Messages that one has had for longer than `DeliveryLimits.stuck_time`.
+        blocked_consumers: Consumers without credit for which a message has waited as long.
+        blocked_producers: Producers without credit that have sent nothing for as long.
     """
 
     name: str
@@ -97,6 +102,10 @@ class NameStatistics:
     held: int
     dead_letters: int
     circuits: int = 0
+    oldest: float = 0.0
+    stuck: int = 0
+    blocked_consumers: int = 0
+    blocked_producers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +154,7 @@ def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics
 
 
 def _name_row(state: NameState, provisions: Provisions) -> NameStatistics:
-    figures = state.statistics()
+    figures, ages = state.statistics(), state.get_ages()
     provision = provisions.provision_of(state.name)
     return NameStatistics(
         state.name.text,
@@ -162,6 +171,10 @@ def _name_row(state: NameState, provisions: Provisions) -> NameStatistics:
         figures.held,
         state.dropped,
         state.circuits,
+        ages.oldest,
+        ages.stuck,
+        ages.consumers,
+        ages.producers,
     )
 
 

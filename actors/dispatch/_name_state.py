@@ -10,6 +10,7 @@ from ...protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
     RELEASED,
+    Ages,
     Announced,
     ConsumerActive,
     ConsumerEnded,
@@ -166,6 +167,10 @@ class NameState:
     def statistics(self) -> DeliveriesStatistics:
         """Return the figures of its deliveries at this moment."""
         return self._pure.deliveries.statistics()
+
+    def get_ages(self) -> Ages:
+        """Return what has waited for long."""
+        return self._pure.get_ages(self._core.now())
 
     def update(self, semantics: Semantics) -> None:
         """Apply other semantics while messages are under way."""

@@ -55,6 +55,7 @@ from ._consumer_queue import ConsumerQueue, Waiting
 from ._copies import CopyTable, OpenCopy
 from ._deliveries import Deliveries
 from ._delivery import (
+    Ages,
     CopyEnd,
     CopyEnded,
     Decided,
@@ -281,6 +282,7 @@ __all__ = [
     "Accepted",
     "Access",
     "Advertisement",
+    "Ages",
     "Announced",
     "Ask",
     "Asks",

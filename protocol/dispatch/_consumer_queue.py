@@ -45,11 +45,13 @@ class Waiting(NamedTuple, Generic[Kept]):
         message: The message.
         token: The token of the delivery; `None` for a pre-settled one.
         until: When it is not worth handling any more, in seconds; `None` always is.
+        since: When it began to wait, in seconds.
     """
 
     message: Kept
     token: bytes | None
     until: float | None
+    since: float = 0.0
 
 
 class ConsumerQueue(Generic[Kept]):
@@ -104,6 +106,11 @@ class ConsumerQueue(Generic[Kept]):
         """Return the number of messages that wait."""
         return len(self.waiting)
 
+    def is_blocked(self, before: float) -> bool:
+        """Whether it has no credit, and a message has waited since a time before this one."""
+        first = next(iter(self.waiting.values()), None)
+        return not self.credit and first is not None and first.since < before
+
     def pass_by(self) -> bool:
         """Use credit for a message that needs not wait; return whether there is credit for it."""
         if self.waiting or not self.credit:
@@ -112,7 +119,11 @@ class ConsumerQueue(Generic[Kept]):
         return True
 
     def put(
-        self, message: Kept, token: bytes | None = None, until: float | None = None
+        self,
+        message: Kept,
+        token: bytes | None = None,
+        until: float | None = None,
+        now: float = 0.0,
     ) -> list[tuple[Kept, DropReason]]:
         """Add a message; return the pre-settled ones that are dropped for it, with the reason.
 
@@ -120,6 +131,7 @@ class ConsumerQueue(Generic[Kept]):
             message: The message.
             token: The token of the delivery; `None` for a pre-settled one.
             until: When it is not worth handling any more, in seconds.
+            now: The time, in seconds.
         """
         dropped, refused = self._make_room(message) if token is None else ([], None)
         if refused is not None:
@@ -128,7 +140,7 @@ class ConsumerQueue(Generic[Kept]):
             self._numbers = count()
             self.waiting, self._of_token, self._settled, self._times = {}, {}, {}, []
         number = next(self._numbers)
-        self.waiting[number] = Waiting(message, token, until)
+        self.waiting[number] = Waiting(message, token, until, now)
         if token is None:
             self._settle(number, message)
         else:

@@ -73,6 +73,10 @@ class CopyTable(Generic[M]):
         """Return an open copy."""
         return self._copies.get(token)
 
+    def __iter__(self) -> Iterator[OpenCopy[M]]:
+        """Return an iterator over the open copies, which must not change meanwhile."""
+        return iter(self._copies.values())
+
     def is_finished(self, token: bytes) -> bool:
         """Whether the token is that of a copy that has ended not long ago."""
         return token in self._finished

@@ -8,6 +8,7 @@ outcomes of the copies make that of the delivery, which is told the way that it 
 | --- | --- | --- | --- |
 | its consumer or link is lost | modified | released | |
 | its time is over | modified, and its target is told | released, withdrawn | it ends |
+| a consumer has it for too long | modified, and it is told | | |
 | the link that it came by is lost | its target is told: modified | withdrawn | gone |
 | the node before abandons it | its target is told: modified | withdrawn | gone |
 | the producer is lost | goes on; its outcome is told no further | goes on | stays |
@@ -68,6 +69,8 @@ M = TypeVar("M")
 
 
 _NONE: Final[dict[Any, Any]] = {}
+_SETTLE_PAUSE: Final = 1.0
+"""Least time between two looks for copies that are not settled, in seconds."""
 
 
 def earlier(one: float | None, other: float | None) -> float | None:
@@ -97,6 +100,7 @@ class Deliveries(Generic[M]):
         "_limits",
         "_of_source",
         "_of_token",
+        "_settle_at",
         "_size",
         "_totals",
         "changes",
@@ -114,6 +118,7 @@ class Deliveries(Generic[M]):
         self._hold: HoldQueue[M] | None = None
         self.unsettled = self._size = self.changes = 0
         self._counted: Counter[str] | None = None
+        self._settle_at: float | None = None  # when to look for what is not settled
         self.fast: FastPath[M] | None = None
 
     @property
@@ -207,7 +212,8 @@ class Deliveries(Generic[M]):
     def _adopt(self, fast: FastPath[M], entries: Iterable[tuple[bytes, FastDelivery[M]]]) -> None:
         for token, entry in entries:
             delivery = fast.promote(token, entry)
-            target, _, since, delivery.limit, _ = entry
+            target, _, since, _, _ = entry
+            delivery.limit = delivery.deadline
             self._enter(delivery, since)
             delivery.tries = 1
             self._copies.add(delivery, ConsumerTarget(target.number), token)
@@ -249,6 +255,8 @@ class Deliveries(Generic[M]):
         copy = self._copies.get(token)
         if copy is not None and copy.sent is None:
             copy.sent = now
+            if isinstance(copy.target, ConsumerTarget):
+                self._settle_at = earlier(self._settle_at, now + self._limits.settle_time)
 
     def open_at(self, target: Target) -> int:
         """Return the number of open copies of a target."""
@@ -383,7 +391,9 @@ class Deliveries(Generic[M]):
 
     def get_timer(self) -> float | None:
         """Return when `due` has to be called, in seconds; `None` if nothing has its time."""
-        first = self._copies.get_timer()
+        if not self._copies:
+            self._settle_at = None
+        first = earlier(self._copies.get_timer(), self._settle_at)
         if self.fast is not None:
             first = earlier(first, self.fast.get_timer())
         return first if self._hold is None else earlier(first, self._hold.get_timer())
@@ -405,6 +415,49 @@ class Deliveries(Generic[M]):
             events += [Round(delivery) for delivery in begun]
             events += [HoldEnded(delivery) for delivery in expired]
         return events
+
+    def lapsed(self, now: float) -> list[OpenCopy[M]]:
+        """Return the copies that consumers here have had for `settle_time`: see `lapse`."""
+        if self._settle_at is None or now < self._settle_at:
+            return []
+        end, late, first = now - self._limits.settle_time, list[OpenCopy[M]](), None
+        for copy in self._copies:
+            if copy.sent is None or not isinstance(copy.target, ConsumerTarget):
+                continue
+            if copy.sent <= end:
+                late.append(copy)
+            else:
+                first = earlier(first, copy.sent)
+        self._settle_at = None
+        if first is not None:
+            # Copies with many different times are looked at no more than once in this time.
+            self._settle_at = max(first + self._limits.settle_time, now + _SETTLE_PAUSE)
+        return late
+
+    def lapse(self, copy: OpenCopy[M], now: float) -> list[DeliveryEvent[M]]:
+        """End a copy that its consumer has had for too long, unless it has ended."""
+        if self._copies.get(copy.token) is not copy:
+            return []
+        return self._end(copy, MODIFIED, CopyEnd.ABANDONED, now)
+
+    def get_ages(self, now: float) -> tuple[float, int]:
+        """Return the age of the oldest copy that a target has, in seconds, and how many are stuck.
+
+        Args:
+            now: The time, in seconds.
+        """
+        times = [copy.sent for copy in self._copies if copy.sent is not None]
+        if self.fast is not None:
+            times += [entry[2] for entry in self.fast.entries.values()]
+        if not times:
+            return 0.0, 0
+        end = now - self._limits.stuck_time
+        return max(0.0, now - min(times)), sum(each < end for each in times)
+
+    def get_last(self, source: Hashable) -> float | None:
+        """Return when the last delivery of a source came that is here; `None` if none is."""
+        found = self._of_source.get(source)
+        return next(reversed(found)).since if found else None
 
     def statistics(self) -> DeliveriesStatistics:
         """Return the figures of the table at this moment."""

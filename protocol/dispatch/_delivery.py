@@ -19,6 +19,7 @@ from ._semantics_parts import Redirect, Retry
 from ._transit import Identity
 
 __all__ = [
+    "Ages",
     "CopyEnd",
     "CopyEnded",
     "Decided",
@@ -266,6 +267,23 @@ class DeliveriesStatistics:
     refused: int
     hold_expired: int
     hold_refused: int
+
+
+class Ages(NamedTuple):
+    """Figures of a name on what has waited for long, at one moment.
+
+    Attributes:
+        oldest: The time for which a target has had a message without an outcome, of the oldest one,
+            in seconds; 0 if there is none.
+        stuck: Number of copies that a target has had for longer than `DeliveryLimits.stuck_time`.
+        consumers: Number of consumers without credit for which a message has waited as long.
+        producers: Number of producers without credit that have sent nothing for as long.
+    """
+
+    oldest: float = 0.0
+    stuck: int = 0
+    consumers: int = 0
+    producers: int = 0
 
 
 OUTCOME_FIGURES: Final[dict[type[Outcome], str]] = {

@@ -57,6 +57,11 @@ class DeliveryLimits:
             target, in seconds. Later: it is released.
         promise_time: Time in which a consumer has to settle a message that was accepted as it is on
             disk, in seconds. Later: it is in doubt, and sent again.
+        settle_time: Time in which a consumer of this node has to settle a message that it has, in
+            seconds. Later: it is in doubt, and counted; a consumer with credit by calls, as clients
+            of AMQP are, is detached. It is noticed up to a second late.
+        stuck_time: Time after which a message that a target has not settled counts as stuck, and a
+            consumer or producer that waits for credit as blocked, in seconds.
         duplicate_ids: Deliveries of a name that are remembered by their identity, to know
             duplicates. Beyond: the oldest are forgotten and counted.
         multicast_ids: Multicasts of one other node that are remembered by their identity, so that
@@ -82,6 +87,8 @@ class DeliveryLimits:
     max_tries: Count = 16
     try_time: Seconds = 30.0
     promise_time: Seconds = 300.0
+    settle_time: Seconds = 1_800.0
+    stuck_time: Seconds = 10.0
     duplicate_ids: Count = 65_536
     multicast_ids: Count = 2_048
     multicast_ingresses: Count = 256

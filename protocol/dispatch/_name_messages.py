@@ -301,7 +301,7 @@ class NameMessages(Generic[M]):
         if record.queue.pass_by():
             self._hand(record, delivery, token, now)
             return
-        for dropped, reason in record.queue.put(delivery, token, delivery.until):
+        for dropped, reason in record.queue.put(delivery, token, delivery.until, now):
             self._chooser.settled(target)
             self._drop(dropped, reason)
         if delivery.until is not None:

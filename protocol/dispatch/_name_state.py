@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ._choice import LinkTarget, Target, is_too_far
+from ._copies import OpenCopy
 from ._deliveries import earlier
+from ._delivery import Ages
 from ._delivery_limits import NodeTotals, Share
 from ._duplicate_window import DuplicateWindow
 from ._fast_path import FastPath, Promote
@@ -386,6 +388,8 @@ class NameState(NameMessages[M]):
     def due(self, now: float) -> None:
         """Perform what is due."""
         self._act(self._deliveries.due(now), now)
+        if lapsed := self._deliveries.lapsed(now):
+            self._lapse(lapsed, now)
         if self._duplicates is not None:
             self._duplicates.expire(now)
         if self._too_late is not None and self._too_late <= now:
@@ -394,3 +398,28 @@ class NameState(NameMessages[M]):
             times = [each.queue.get_timer() for each in self._consumers]
             self._too_late = min((each for each in times if each is not None), default=None)
         self._refresh()
+
+    def _lapse(self, copies: list[OpenCopy[M]], now: float) -> None:
+        """End the copies that consumers have had for too long."""
+        for copy in copies:
+            if events := self._deliveries.lapse(copy, now):
+                self._totals.counts[DropReason.NOT_SETTLED] += 1
+                self._act(events, now)
+        for target in dict.fromkeys(copy.target for copy in copies):
+            record = self._record_of(target)
+            # Its client has no word of a message that is not waited for any more.
+            if record is not None and record.by_credit:
+                self.remove_consumer(record.number, now, Refusal.SETTLE_TIME)
+
+    def get_ages(self, now: float) -> Ages:
+        """Return what has waited for long.
+
+        Args:
+            now: The time, in seconds.
+        """
+        before = now - self._totals.limits.stuck_time
+        oldest, stuck = self._deliveries.get_ages(now)
+        consumers = sum(each.queue.is_blocked(before) for each in self._consumers)
+        last = map(self._deliveries.get_last, self._windows.without_credit())
+        producers = sum(each is None or each < before for each in last)
+        return Ages(oldest, stuck, consumers, producers)

@@ -169,6 +169,10 @@ class ProducerWindows:
         """Return the number of producers."""
         return len(self._producers)
 
+    def without_credit(self) -> list[int]:
+        """Return the producers that have no credit."""
+        return [number for number, window in self._producers.items() if not window.credit]
+
     def set_paths(self, paths: int, credit: int = 0) -> list[CreditChange]:
         """Receive the number of paths, and the credit that consumers have left.
 

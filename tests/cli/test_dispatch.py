@@ -189,6 +189,7 @@ async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
     [
         (("--name", "a/b"), "--name: "),
         (("--cost", "99999999999"), "--cost: "),
+        (("--settle-time", "0"), "--settle-time: "),
         (("--neighbour", "http://a"), "does not start with"),
         (("--neighbour", "all@tcp://a:1"), "--neighbour: "),
         (("--consume", "orders=shop"), "there is no worker 0#shop to consume orders"),
@@ -221,6 +222,13 @@ def test_a_uri_with_a_query_has_no_cost() -> None:
 def test_a_neighbour_may_be_pinned_to_a_name() -> None:
     given = arguments("--neighbour", "b@tcp://a:1=7", "--neighbour", "tcp://ann@a:1")
     assert given.neighbour == [("tcp://a:1", 7, "b"), ("tcp://ann@a:1", 1, "")]
+
+
+def test_the_time_in_which_a_consumer_has_to_settle() -> None:
+    def seconds(*words: str) -> float:
+        return Dispatching(arguments(*words))._options.deliveries.settle_time
+
+    assert (seconds(), seconds("--settle-time", "2h")) == (1_800.0, 7_200.0)
 
 
 def test_with_principals_a_neighbour_needs_a_role(tmp_path: Path) -> None:

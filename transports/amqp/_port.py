@@ -137,6 +137,10 @@ REFUSALS: Final[Mapping[Refusal, tuple[str, str]]] = MappingProxyType(
         Refusal.TEMPORARY: ("amqp:not-allowed", "temporary names are made by the node"),
         Refusal.CONSUMED: ("amqp:not-allowed", "a temporary name is consumed once"),
         Refusal.TAGS: ("amqp:not-allowed", "the name has the consumers of a query"),
+        Refusal.SETTLE_TIME: (
+            "amqp:precondition-failed",
+            "a message was not settled in the time that the node allows",
+        ),
         Refusal.CLOSED: _ENDED,
         Refusal.GONE: _ENDED,
         Refusal.STOPPED: _ENDED,

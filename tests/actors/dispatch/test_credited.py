@@ -32,9 +32,11 @@ from onward.protocol.dispatch import (
     BadName,
     DeliveryLimits,
     DeliveryState,
+    DropReason,
     Gate,
     Hold,
     Last,
+    Refusal,
     Rejected,
     Reliability,
     Retry,
@@ -210,6 +212,28 @@ async def test_a_consumer_that_leaves_has_what_it_took_in_doubt(dispatcher: Disp
     taking.link.credit(1)
     taking.link.drain()
     assert taking.drains == 0
+
+
+async def test_a_consumer_that_does_not_settle_is_detached(node: Node) -> None:
+    limits = DeliveryLimits(settle_time=60.0)
+    dispatcher = await Dispatcher.attach(node, DispatchOptions(deliveries=limits))
+    taking, sending = Taking(dispatcher, "orders", 2), Sending(dispatcher, "orders")
+    for number in range(3):
+        sending.send(b"%d" % number)
+    await sleep(50)
+    (row,) = dispatcher.names()
+    assert (row.stuck, row.blocked_consumers, row.blocked_producers) == (2, 1, 0)
+    assert (taking.ended, sending.states) == (None, [])
+    await sleep(12)
+    assert isinstance(taking.ended, ConsumerRefused)
+    assert taking.ended.reason is Refusal.SETTLE_TIME
+    assert sending.states == [MODIFIED, MODIFIED, RELEASED]
+    assert dispatcher.statistics().counts[DropReason.NOT_SETTLED] == 2
+    taking.tell(ACCEPTED)  # it is late, and changes nothing
+    assert len(sending.states) == 3
+    other = Taking(dispatcher, "orders", 2, ACCEPTED)
+    sending.send(b"3")
+    assert (other.got, sending.states[-1]) == ([b"3"], ACCEPTED)
 
 
 async def test_credit_is_drained_after_the_last_consumer_and_comes_back(

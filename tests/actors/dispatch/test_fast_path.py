@@ -23,6 +23,8 @@ from onward.protocol import (
 )
 from onward.protocol.dispatch import (
     ACCEPTED,
+    DeliveryLimits,
+    DropReason,
     Modified,
     RoutingPattern,
     Semantics,
@@ -322,6 +324,49 @@ async def test_the_time_for_an_outcome_ends(node: Node) -> None:
     assert world.told == ["in doubt"]
     assert kept.deliveries[1].outcome == Modified()
     await sleep(3)
+    assert world.told == ["in doubt"]
+
+
+async def test_what_is_not_settled_in_time_is_in_doubt(node: Node) -> None:
+    options = DispatchOptions(deliveries=DeliveryLimits(settle_time=60.0))
+    dispatcher = await Dispatcher.attach(node, options)
+    world = World(node, dispatcher, await start_worker(node, Recorder(), address=BACK))
+    kept = await keep(world)
+    world.send(b"1")
+    assert world.fast == 1
+    await sleep(30)
+    (row,) = dispatcher.names()
+    assert (row.in_flight, row.stuck, round(row.oldest)) == (1, 1, 30)
+    await sleep(32)
+    assert world.told == ["in doubt"]
+    assert kept.last.outcome == Modified()
+    assert dispatcher.statistics().counts[DropReason.NOT_SETTLED] == 1
+    (row,) = dispatcher.names()
+    assert (row.in_flight, row.stuck, row.oldest, row.modified) == (0, 0, 0.0, 1)
+    # The consumer goes on.
+    world.send(b"2")
+    await sleep(1)
+    kept.last.accept()
+    await sleep(1)
+    assert world.told == [b""]
+
+
+async def test_a_message_that_leaves_it_is_waited_for_as_long(node: Node) -> None:
+    limits = DeliveryLimits(settle_time=60.0)
+    dispatcher = await Dispatcher.attach(
+        node, DispatchOptions(deliveries=limits, outcome_timeout=100.0)
+    )
+    world = World(node, dispatcher, await start_worker(node, Recorder(), address=BACK))
+    kept = await keep(world)
+    world.send(b"1")
+    await sleep(10)
+    await dispatcher.consume("orders", kept, accept=Accept.SELF)
+    kept.deliveries[1].release()
+    await sleep(1)
+    assert kept.last.payload == b"1"
+    await sleep(58)
+    assert world.told == []  # the other consumer has it for as long as it may
+    await sleep(5)
     assert world.told == ["in doubt"]
 
 

@@ -770,6 +770,7 @@ async def test_what_an_operator_asks_the_management_service(net: Net) -> None:
     (row,) = answer["rows"]
     assert (answer["node"], answer["total"]) == ("a", 1)
     assert row.pop("in_flight") == 2
+    assert 0 < row.pop("oldest") < 10
     assert {name: value for name, value in row.items() if value} == {
         "name": "orders/1",
         "routing": "closest",

@@ -14,6 +14,7 @@ from onward.protocol.dispatch import (
     MODIFIED,
     RECEIVED,
     RELEASED,
+    Ages,
     ConsumerTarget,
     CopyEnded,
     Delivery,
@@ -283,6 +284,15 @@ def test_a_message_has_its_outcome_when_its_time_is_over() -> None:
     name.perform()
     assert ("told", "a", MODIFIED) in name.log
     assert name.state.get_timer() is None
+
+
+def test_what_a_consumer_has_for_long_is_seen_on_it() -> None:
+    made = one()
+    assert made.send("1")
+    assert made.state.get_ages(25.0) == Ages(oldest=25.0, stuck=1)
+    assert made.taken == 1
+    made.tell("1", ACCEPTED)
+    assert made.state.get_ages(25.0) == Ages()
 
 
 def test_the_earliest_time_counts() -> None:

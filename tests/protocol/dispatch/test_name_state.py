@@ -16,6 +16,7 @@ from onward.protocol.dispatch import (
     NOT_FOUND,
     RELEASED,
     UNDELIVERABLE,
+    Ages,
     Announced,
     ConsumerActive,
     ConsumerEnded,
@@ -117,6 +118,131 @@ def told(state: State) -> list[Outcome]:
     return [each.outcome for each in state.events() if isinstance(each, Told)]
 
 
+# --- what is not settled ----------------------------------------------------------------------
+
+
+def test_what_a_consumer_does_not_settle_in_time_is_in_doubt_and_counted() -> None:
+    state = name(limits=DeliveryLimits(settle_time=60.0))
+    joined(state, 1, window=2)
+    (first,) = bound(state, delivery("1", number=1), 0.0)
+    (second,) = bound(state, delivery("2", number=2), 30.0)
+    bound(state, delivery("3", number=3), 31.0)  # it waits, which takes as long as it takes
+    (sent_on,) = state._deliveries.bind(delivery("4", number=4), [LinkTarget("x")])
+    state._deliveries.sent(sent_on, 0.0)  # the next node has to look after it
+    assert state.get_timer() == 60.0
+    state.due(59.0)
+    assert state.events() == []
+    state.due(60.0)
+    events = state.events()
+    assert [each for each in events if isinstance(each, CopyEnded)] == [
+        CopyEnded(first, ConsumerTarget(1), CopyEnd.ABANDONED, True, None, MODIFIED)
+    ]
+    assert [each.outcome for each in events if isinstance(each, Told)] == [MODIFIED]
+    assert [each.delivery.message for each in events if isinstance(each, Hand)] == ["3"]
+    assert state._totals.counts == {DropReason.NOT_SETTLED: 1}
+    assert state.get_timer() == 90.0
+    # A disposition that comes late is known as such.
+    state.disposition(first, ACCEPTED, ConsumerTarget(1), 61.0)
+    assert state.deliveries.statistics().repeated == 1
+    state.disposition(second, ACCEPTED, ConsumerTarget(1), 62.0)
+    state.due(90.0)
+    assert state.get_timer() == 120.0
+    state.due(120.0)
+    assert state._totals.counts == {DropReason.NOT_SETTLED: 2}
+    assert state.get_timer() is None
+    assert state.load(ConsumerTarget(1)) == 0
+
+
+def test_many_times_are_looked_at_once_a_second() -> None:
+    state = name(limits=DeliveryLimits(settle_time=60.0))
+    joined(state, 1, window=9)
+    for number in range(3):
+        bound(state, delivery(number=number), number / 4)
+    state.due(60.0)
+    assert (told(state), state.get_timer()) == ([MODIFIED], 61.0)
+    state.due(61.0)
+    assert (told(state), state.get_timer()) == ([MODIFIED] * 2, None)
+
+
+def test_a_consumer_with_credit_by_calls_is_detached_if_it_does_not_settle() -> None:
+    state = name(limits=DeliveryLimits(settle_time=60.0))
+    assert state.add_consumer(1, 5, 0.0, by_credit=True) is None
+    state.credit(1, 2, 0.0)
+    for number in range(3):
+        bound(state, delivery(str(number), number=number), number * 20.0)
+    joined(state, 2)
+    state.due(60.0)
+    events = state.events()
+    assert ConsumerEnded(1, Refusal.SETTLE_TIME) in events
+    # Its other message is in doubt as well, and what waits goes elsewhere.
+    assert [each.outcome for each in events if isinstance(each, Told)] == [MODIFIED] * 2
+    hands = [each for each in events if isinstance(each, Hand)]
+    assert [(each.consumer, each.delivery.message) for each in hands] == [(2, "2")]
+    assert state._totals.counts == {DropReason.NOT_SETTLED: 1}
+
+
+def test_a_multicast_that_is_decided_by_one_late_copy_ends_once() -> None:
+    limits = DeliveryLimits(settle_time=60.0)
+    semantics = Semantics(pattern=MULTICAST, reliability=Reliability(accepts=ALL, deadline=3_600.0))
+    state = name(semantics, limits)
+    joined(state, 1, 2)
+    bound(state, delivery(), 0.0)
+    state.due(60.0)
+    assert told(state) == [MODIFIED]
+    assert state._totals.counts == {DropReason.NOT_SETTLED: 2}
+    assert state.deliveries.statistics().copies == 0
+
+
+def test_what_was_promised_is_sent_again_if_it_is_not_settled() -> None:
+    limits = DeliveryLimits(settle_time=60.0, promise_time=100.0)
+    state = name(Semantics(undeliverable=(HOLD, Last.RELEASE)), limits)
+    joined(state, 1)
+    bound(state, delivery(promised=True))
+    state.due(60.0)
+    assert state._totals.counts == {DropReason.NOT_SETTLED: 1, DropReason.DOUBT: 1}
+    assert told(state) == []
+    assert state.deliveries.statistics().held == 1
+
+
+def test_a_copy_that_has_ended_meanwhile_does_not_end_again() -> None:
+    state = name(limits=DeliveryLimits(settle_time=60.0))
+    joined(state, 1)
+    (token,) = bound(state, delivery())
+    deliveries = state._deliveries
+    (late,) = deliveries.lapsed(60.0)
+    assert deliveries.lapsed(60.0) == []
+    state.disposition(token, ACCEPTED, ConsumerTarget(1), 60.0)
+    state._lapse([late], 60.0)
+    assert state._totals.counts == {}
+
+
+def test_what_has_waited_for_long_is_seen() -> None:
+    state = name(limits=DeliveryLimits(stuck_time=10.0))
+    assert state.get_ages(0.0) == Ages()
+    assert state.add_producer(8) is None  # it has no credit without a consumer, and sends nothing
+    assert state.get_ages(0.0) == Ages(producers=1)
+    assert state.add_consumer(1, 5, 0.0, by_credit=True) is None
+    state.credit(1, 1, 0.0)
+    assert state.get_ages(0.0) == Ages()
+    (first,) = bound(state, delivery("1", number=1), 5.0)
+    bound(state, delivery("2", number=2), 6.0)
+    assert state.get_ages(15.0) == Ages(oldest=10.0)
+    assert state.get_ages(16.5) == Ages(oldest=11.5, stuck=1, consumers=1)
+    state.disposition(first, ACCEPTED, ConsumerTarget(1), 17.0)
+    assert state.get_ages(17.0) == Ages(consumers=1)
+    state.credit(1, 1, 18.0)
+    assert state.get_ages(18.0) == Ages()
+
+
+def test_a_producer_that_has_used_its_window_is_blocked_after_a_while() -> None:
+    state = name(Semantics(window=1), DeliveryLimits(stuck_time=10.0))
+    joined(state, 1)
+    assert state.add_producer(8) is None
+    assert state.send(8, delivery(source=8), 5.0)
+    assert state.get_ages(15.0) == Ages(oldest=10.0)
+    assert state.get_ages(15.5) == Ages(oldest=10.5, stuck=1, producers=1)
+
+
 # --- messages and outcomes --------------------------------------------------------------------
 
 
@@ -197,7 +323,7 @@ def test_a_message_that_is_too_late_leaves_the_queue_wherever_it_is() -> None:
     (dropped,) = of(state, Dropped)
     assert isinstance(dropped, Dropped)
     assert (dropped.delivery.message, dropped.reason) == ("4", DropReason.NO_CONSUMER)
-    assert state.get_timer() is None
+    assert state.get_timer() == DeliveryLimits().settle_time  # of the first one
     assert state.load(ConsumerTarget(1)) == 2
     state.disposition(first, ACCEPTED, ConsumerTarget(1), 7.0)
     assert handed(state) == [(1, "2")]
