@@ -13,9 +13,11 @@ from ..actors import Node
 from ..actors.dispatch import Dispatcher
 from ..protocol import Address
 from ..protocol.security import UserPassword
-from ..protocol.toml import FileTable, Problems, read_toml, text
+from ..protocol.toml import FileTable, Problems, read_toml
+from ..protocol.topology._containers import read_container
 from ..transports import TlsOptions
 from ..transports.amqp import AmqpContainer, AutoLink, LinkRoute
+from ..transports.amqp._container_links import plan_of
 from ._access import read_secret
 from ._status import CommandError, Status
 
@@ -28,7 +30,6 @@ MAX_PROBLEMS: Final = 20
 """Problems of the file that are told at once."""
 
 _DEPTH: Final = 8
-_FILES: Final = ("certificate", "key", "authority")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class ContainerPlan:
         tls: The files of certificates; `None`: those of the system.
         credentials: The name and the password, if one is shown.
         certificates: The content of the files, so that others make it another plan.
+        name: Its name for an operator; by default its URI.
     """
 
     uri: str
@@ -48,6 +50,7 @@ class ContainerPlan:
     tls: TlsOptions | None = None
     credentials: UserPassword | None = None
     certificates: tuple[bytes, ...] = ()
+    name: str = ""
 
 
 def read_containers(path: Path) -> tuple[ContainerPlan, ...]:
@@ -75,55 +78,22 @@ def _content(path: Path) -> bytes:
 
 
 def _container(table: FileTable, folder: Path) -> ContainerPlan | None:
-    uri = table.need("uri", text) or ""
-    if uri and not uri.startswith(("amqp://", "amqps://")):
-        table.add("uri", "it is not amqp://HOST:PORT or amqps://HOST:PORT")
-    user, secret = table.maybe("user", text), table.maybe("password_file", text)
-    if (user is None) is not (secret is None):
-        table.add("", "user and password_file go together")
-    files = {key: str(folder / name) for key in _FILES if (name := table.maybe(key, text))}
-    if files and not uri.startswith("amqps:"):
-        table.add("", "certificates go with amqps://")
-    links = _links(table)
-    if len(set(links)) != len(links):
-        table.add("", "two of its links are the same")
-    table.finish()
+    found = read_container(table)
     if table.has_problem:
         return None
+    files: dict[str, Any] = {key: str(folder / name) for key, name in found.files.items()}
     credentials = None
-    if user is not None and secret is not None:
-        password = read_secret("password_file", folder / secret)
-        credentials = UserPassword(user, password)
-    contents = tuple(_content(Path(each)) for each in files.values())
-    options: dict[str, Any] = files
-    try:
-        tls = TlsOptions(**options) if files else None
-    except ValueError as error:
-        table.add("", str(error))
-        return None
-    return ContainerPlan(uri, links, tls, credentials, contents)
-
-
-def _links(table: FileTable) -> tuple[AutoLink | LinkRoute, ...]:
-    made: list[AutoLink | LinkRoute] = []
-    for direction in ("in", "out"):
-        for each in table.tables(direction):
-            address, name = each.need("address", _written), each.need("name", _written)
-            each.finish()
-            if address and name:
-                made.append(AutoLink("in" if direction == "in" else "out", address, name))
-    for each in table.tables("route"):
-        name, address = each.need("name", _written), each.take("address", text, "")
-        each.finish()
-        if name:
-            made.append(LinkRoute(name, address))
-    return tuple(made)
-
-
-def _written(value: object) -> str:
-    if not (written := text(value)):
-        raise ValueError("it is empty")
-    return written
+    if found.user:
+        password = read_secret("password_file", folder / found.password_file)
+        credentials = UserPassword(found.user, password)
+    return ContainerPlan(
+        found.uri,
+        tuple(plan_of(each.kind, each.address, each.name) for each in found.links),
+        TlsOptions(**files) if files else None,
+        credentials,
+        tuple(_content(Path(each)) for each in files.values()),
+        found.name,
+    )
 
 
 class Containers:
@@ -203,7 +173,12 @@ def _spawned(node: Node, container: AmqpContainer) -> Address:
 def _made(plan: ContainerPlan, dispatcher: Dispatcher) -> AmqpContainer:
     try:
         return AmqpContainer(
-            plan.uri, dispatcher, plan.links, tls=plan.tls, credentials=plan.credentials
+            plan.uri,
+            dispatcher,
+            plan.links,
+            tls=plan.tls,
+            credentials=plan.credentials,
+            name=plan.name,
         )
     except ModuleNotFoundError as error:
         raise CommandError(f"--containers: {error.msg}", Status.USAGE) from error

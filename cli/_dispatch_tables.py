@@ -1,4 +1,4 @@
-"""`onward addresses` and `network`: the names of a dispatcher, and the network that it sees."""
+"""`onward addresses`, `network` and `containers`: what a dispatcher has, and what it sees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from ..protocol.drawing import Arrow, Box, Picture, Row, draw, lay_out, shortened
 from ._access import add_credentials
 from ._arguments import Commands, no_log
-from ._columns import Column, number, text
+from ._columns import Column, number, text, when
 from ._look import add_node, add_timeout, ask_node, print_of_node, via_to_node
 from ._show import printable
 from ._status import CommandError
@@ -71,6 +71,52 @@ _NETWORK: Final = Look(
     "no nodes",
 )
 
+
+def _links(row: Any) -> str:
+    return f"{int(row['attached'])} of {int(row['links'])}"
+
+
+_CONTAINERS: Final = Look(
+    "containers",
+    "print the containers of AMQP that a running dispatcher is connected to",
+    "Print the containers of AMQP that a running dispatcher connects to, by --containers or by\n"
+    "its topology file: the state of each connection and since when, the attempts since it was\n"
+    "open last, the links of the node itself that are attached, the names with links that go\n"
+    "through to it, how many such links there are and were refused, and why it ended last.\n"
+    "With --links, print each link, and each name with links that go through, with its state.\n",
+    (
+        text("NAME", "name"),
+        text("URI", "uri"),
+        text("STATE", "state"),
+        when("SINCE", "since"),
+        number("ATTEMPTS", "attempts"),
+        Column("LINKS", "attached", _links, falls=True),
+        number("ROUTES", "routes"),
+        number("CIRCUITS", "circuits"),
+        number("REFUSED", "refused"),
+        text("LAST END", "reason"),
+    ),
+    "no containers",
+)
+
+_CONTAINER_LINKS: Final = Look(
+    "container-links",
+    _CONTAINERS.help,
+    _CONTAINERS.description,
+    (
+        text("CONTAINER", "container"),
+        text("KIND", "kind"),
+        text("ADDRESS", "address"),
+        text("NAME", "name"),
+        text("STATE", "state"),
+        when("SINCE", "since"),
+        number("ATTEMPTS", "attempts"),
+        text("LAST END", "reason"),
+    ),
+    "no links",
+)
+"""The same, link by link."""
+
 _NODE: Final = """\
 The node has to run its management service: `onward dispatch --management`, or
 ManagementService in your own program.
@@ -79,7 +125,7 @@ ManagementService in your own program.
 
 def add_commands(commands: Commands) -> None:
     """Add the commands to the parser."""
-    for look in (_ADDRESSES, _NETWORK):
+    for look in (_ADDRESSES, _NETWORK, _CONTAINERS):
         parser = commands.add_parser(
             look.name,
             help=look.help,
@@ -89,16 +135,23 @@ def add_commands(commands: Commands) -> None:
         add_node(parser)
         add_credentials(parser)
         add_timeout(parser)
-        add_selection(parser, look.columns)
+        columns = look.columns
+        if look is _CONTAINERS:
+            both = (*columns, *_CONTAINER_LINKS.columns)
+            columns = tuple({each.heading: each for each in both}.values())
+            parser.add_argument(
+                "--links", action="store_true", help="print the links of the containers instead"
+            )
+        add_selection(parser, columns)
         if look is _NETWORK:
             parser.add_argument(
                 "--svg", metavar="FILE", type=Path, help="draw the network into this file instead"
             )
-        parser.set_defaults(command=_command, look=look, svg=None)
+        parser.set_defaults(command=_command, look=look, svg=None, links=False)
 
 
 def _command(arguments: argparse.Namespace) -> None:
-    look: Look = arguments.look
+    look: Look = _CONTAINER_LINKS if arguments.links else arguments.look
     if arguments.svg is None:
         print_of_node(arguments, look, look.name)
         return

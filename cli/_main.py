@@ -46,6 +46,7 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "dead-letters": "_look",
         "addresses": "_dispatch_tables",
         "network": "_dispatch_tables",
+        "containers": "_dispatch_tables",
         "connections": "_broker_tables",
         "services": "_broker_tables",
         "waiting": "_broker_tables",

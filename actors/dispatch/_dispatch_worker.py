@@ -39,6 +39,8 @@ from ._core import DispatchCore, without
 from ._hold_store import HoldStore
 from ._inspection import (
     ADDRESSES,
+    CONTAINER_LINKS,
+    CONTAINERS,
     DISPATCHER,
     NETWORK,
     json_rows,
@@ -98,6 +100,8 @@ class DispatchWorker(Worker):
         node.parts.reports[ADDRESSES] = lambda: json_rows(name_rows(core, provisions))
         node.parts.reports[DISPATCHER] = lambda: json_rows([statistics_of(core, network)])
         node.parts.reports[NETWORK] = lambda: json_rows(network_rows(core, network))
+        for question in (CONTAINERS, CONTAINER_LINKS):
+            node.parts.reports.setdefault(question, list)
         core.topology.drive()
 
     def on_stop(self) -> None:
@@ -106,7 +110,7 @@ class DispatchWorker(Worker):
         self.node.remove_rule(NAME, owner=owner)
         self.node.remove_rule(DELIVERY, owner=owner)
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
-        for question in (ADDRESSES, DISPATCHER, NETWORK):
+        for question in (ADDRESSES, CONTAINERS, CONTAINER_LINKS, DISPATCHER, NETWORK):
             self.node.parts.reports.pop(question, None)
         self.core.topology.close()
         if (tags := self.core.provisioning.tags) is not None:

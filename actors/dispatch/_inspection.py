@@ -13,6 +13,8 @@ from ._name_state import NameState
 
 __all__ = [
     "ADDRESSES",
+    "CONTAINERS",
+    "CONTAINER_LINKS",
     "DISPATCHER",
     "NETWORK",
     "DispatcherStatistics",
@@ -28,6 +30,10 @@ ADDRESSES = "addresses"
 """The question about names."""
 NETWORK = "network"
 """The question about the network."""
+CONTAINERS = "containers"
+"""The question about connections to containers, which a transport answers if it has some."""
+CONTAINER_LINKS = "container-links"
+"""The question about their links, each with its name."""
 DISPATCHER = "dispatcher"
 """The question about the dispatcher as a whole."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,7 +33,39 @@ _DROPPED: Final = counter(
     "dispatch_dropped", "Messages and frames dropped, refused or ignored, by the reason.", "reason"
 )
 
-DISPATCH_FAMILIES: Final = (*_FIGURES.values(), _OUTCOMES, _DROPPED)
+_OF_CONTAINERS: Final = {
+    "open": gauge(
+        "dispatch_container_open", "Whether the connection to a container is open.", "container"
+    ),
+    "attached": gauge(
+        "dispatch_container_links", "Links of the node that a container has attached.", "container"
+    ),
+    "circuits": gauge(
+        "dispatch_container_circuits",
+        "Links of clients that go through to a container.",
+        "container",
+    ),
+    "attempts": gauge(
+        "dispatch_container_attempts", "Attempts since a container was connected last.", "container"
+    ),
+    "connected": counter(
+        "dispatch_container_connections",
+        "Connections to a container that were opened.",
+        "container",
+    ),
+    "refused": counter(
+        "dispatch_container_refused",
+        "Links of clients that had no room at a container.",
+        "container",
+    ),
+}
+
+DISPATCH_FAMILIES: Final = (
+    *_FIGURES.values(),
+    _OUTCOMES,
+    _DROPPED,
+    *_OF_CONTAINERS.values(),
+)
 
 
 def dispatch_metrics(node: Node) -> Iterator[Metric | None]:
@@ -47,3 +80,18 @@ def dispatch_metrics(node: Node) -> Iterator[Metric | None]:
     for name, family in (("outcomes", _OUTCOMES), ("counts", _DROPPED)):
         found = sorted(cast("Mapping[str, Any]", row[name]).items())
         yield Metric(family, tuple(((label,), count) for label, count in found))
+    yield from _container_metrics(node)
+
+
+def _container_metrics(node: Node) -> Iterator[Metric]:
+    """Yield the metrics of the containers of AMQP, by the names that a file has given them."""
+    report = node.parts.reports.get("containers")
+    rows = () if report is None else report()
+    if not rows:
+        return
+    for figure, family in _OF_CONTAINERS.items():
+        # Several may have one name, such as the URI of two with other credentials.
+        sums = Counter[str]()
+        for row in rows:
+            sums[row["name"]] += int(row[figure])
+        yield Metric(family, tuple(((name,), count) for name, count in sorted(sums.items())))

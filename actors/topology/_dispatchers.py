@@ -15,6 +15,7 @@ from ...protocol.topology import LinkPlan, ListenerPlan, RequestPlan, TopologyPl
 from .._node import Node
 from ..broker import Broker
 from ..dispatch import DISPATCH, Accept, Dispatcher, DispatchOptions, Producer
+from ._containers import connect_container
 from ._errors import TopologyFailed
 
 __all__ = ["RunningDispatcher", "exposed_by"]
@@ -38,14 +39,18 @@ class RunningDispatcher:
         topology: The topology.
         name: The name of the node.
         dispatcher: The dispatcher.
+        directory: The value of `{dir}` in the paths of files.
 
     Attributes:
         dispatcher: As given.
     """
 
-    def __init__(self, topology: TopologyPlan, name: str, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, topology: TopologyPlan, name: str, dispatcher: Dispatcher, directory: str
+    ) -> None:
         self._topology: Final = topology
         self._name: Final = name
+        self._directory: Final = directory
         self.dispatcher: Final = dispatcher
 
     @classmethod
@@ -77,6 +82,8 @@ class RunningDispatcher:
             return None
         if simulated and plan.hold_file:
             raise TopologyFailed(plan.place, f"{plan.hold_file} is not part of the simulation")
+        for container in plan.containers if simulated else ():
+            raise TopologyFailed(container.place, f"{container.uri} is not part of the simulation")
         costs = [each.cost for each in topology.links if each.to_node == name and each.cost]
         options = DispatchOptions(
             node_name=name,
@@ -104,7 +111,7 @@ class RunningDispatcher:
                 made.provision(each.pattern.written, each.semantics)
         except (OnwardError, OSError) as error:
             raise TopologyFailed(plan.place, f"cannot start: {error}") from error
-        return cls(topology, name, made)
+        return cls(topology, name, made, directory)
 
     async def join(self, link: LinkPlan, address: Address) -> None:
         """Make the node at the other end of a link a neighbour, if the link has a cost."""
@@ -112,10 +119,10 @@ class RunningDispatcher:
             await self.dispatcher.neighbour(address, link.cost, name=link.to_node)
 
     async def consume(self) -> None:
-        """Make the workers consumers, once they have started.
+        """Make the workers consumers, once they have started, and connect to the containers.
 
         Raises:
-            TopologyFailed: One cannot be a consumer.
+            TopologyFailed: One cannot be a consumer, or be connected to.
         """
         plan = self._topology.node(self._name).dispatcher
         for each in () if plan is None else plan.consumers:
@@ -127,6 +134,8 @@ class RunningDispatcher:
                 except OnwardError as error:
                     text = f"cannot be a consumer of {name}: {error}"
                     raise TopologyFailed(each.place, text) from error
+        for container in () if plan is None else plan.containers:
+            await connect_container(self.dispatcher, container, self._directory)
 
     async def produce(self, request: RequestPlan) -> tuple[bool, str]:
         """Send the messages of a request as a producer of its name.

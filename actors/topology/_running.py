@@ -10,7 +10,7 @@ steps are the same, so a file runs both ways:
    broker dials the others of its cluster, and its dispatcher joins its neighbours.
 4. `start_workers`: start its workers, once all links are up and the workers at their other ends
    have started. So a worker may send to another node at its start. Then some of them become
-   destinations of its broker, or consumers of names.
+   destinations of its broker, or consumers of names, and its dispatcher connects to containers.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ What is wrong with a file is a `TopologyError`, which tells all of it at once, e
 and key. `onward.actors.topology` runs plans.
 """
 
+from ._containers import ContainerLinkPlan, ContainerPlan
 from ._errors import Problem, TopologyError
 from ._kinds import KindOptions, Option, OptionType
 from ._options import TransportOptions
@@ -45,6 +46,8 @@ from ._simulation import EventKind, EventPlan, FaultsPlan, RequestPlan, Simulati
 __all__ = [
     "BrokerPlan",
     "ConsumerPlan",
+    "ContainerLinkPlan",
+    "ContainerPlan",
     "DestinationPlan",
     "DispatcherPlan",
     "EventKind",

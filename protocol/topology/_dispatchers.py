@@ -9,6 +9,7 @@ from ..dispatch import BadName, DispatchLimits, check_node_name, parse_name
 from ..dispatch._provisions_file import read_names
 from ..toml import FileTable
 from . import _values as values
+from ._containers import read_containers
 from ._plan import ConsumerPlan, DispatcherPlan
 
 __all__ = ["name_of", "read_dispatcher"]
@@ -55,6 +56,7 @@ def read_dispatcher(node: FileTable, file: str, name: str) -> DispatcherPlan | N
         consume_key=table.take("consume_key", _key, ""),
         neighbour_roles=table.take("neighbour_roles", values.texts, ()),
         name_slice=table.take("name_slice", values.count, 200),
+        containers=read_containers(table),
     )
     table.finish()
     return plan

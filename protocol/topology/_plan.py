@@ -23,6 +23,7 @@ from .._address import Address
 from ..dispatch import Provision, Semantics
 from ..options import Count, Size, check_options
 from ..toml import Position, suggestion
+from ._containers import ContainerPlan
 from ._simulation import FaultsPlan, RequestPlan, SimulationPlan
 from ._values import listener_address
 
@@ -58,6 +59,7 @@ class TopologyLimits:
         nodes: Nodes.
         workers: Workers of all nodes together.
         listeners: Listeners of all nodes together.
+        containers: Containers of AMQP of all nodes together.
         links: Links.
         requests: Requests; so many may those of a simulated run be.
         events: Events of a simulated run.
@@ -69,6 +71,7 @@ class TopologyLimits:
     nodes: Size = 256
     workers: Size = 10_000
     listeners: Size = 1000
+    containers: Size = 1000
     links: Size = 1000
     requests: Size = 1000
     events: Size = 1000
@@ -263,6 +266,7 @@ class DispatcherPlan:
         neighbour_roles: The roles of peers that may be neighbours over links that they have made;
             empty: each peer may that reaches the dispatcher.
         name_slice: Most names that are brought up to date before the loop does other things.
+        containers: The containers of AMQP that it connects to, in the order of the file.
     """
 
     place: Position
@@ -273,6 +277,7 @@ class DispatcherPlan:
     consume_key: str = ""
     neighbour_roles: tuple[str, ...] = ()
     name_slice: int = 200
+    containers: tuple[ContainerPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,15 +79,22 @@ def _plan(
 
 
 def _check_limits(plan: TopologyPlan, problems: Problems, limits: TopologyLimits) -> None:
+    dispatchers = [node.dispatcher for node in plan.nodes if node.dispatcher is not None]
+    containers = [each for dispatcher in dispatchers for each in dispatcher.containers]
     for key, number, limit in (
         ("nodes", len(plan.nodes), limits.nodes),
         ("workers", sum(len(node.workers) for node in plan.nodes), limits.workers),
         ("listeners", len(plan.listeners), limits.listeners),
+        ("containers", len(containers), limits.containers),
         ("links", len(plan.links), limits.links),
         ("requests", len(plan.requests), limits.requests),
         ("simulation.requests", len(plan.simulation.requests), limits.requests),
         ("simulation.events", len(plan.simulation.events), limits.events),
     ):
         if number > limit:
-            path = ("nodes",) if key in ("workers", "listeners") else tuple(key.split("."))
+            path = (
+                ("nodes",)
+                if key in ("workers", "listeners", "containers")
+                else tuple(key.split("."))
+            )
             problems.add(path, f"{number} {key} are over the limit of {limit}")

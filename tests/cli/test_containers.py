@@ -50,6 +50,7 @@ def test_a_file_has_containers_with_their_links(tmp_path: Path) -> None:
     (tmp_path / "authority.pem").write_text("x")
     more = """
 [[container]]
+name = "shop"
 uri = "amqps://broker:5671"
 user = "ann"
 password_file = "password"
@@ -65,6 +66,7 @@ authority = "authority.pem"
             LinkRoute("more"),
         ),
     )
+    assert (first.name, second.name) == ("", "shop")
     assert second.credentials == UserPassword("ann", "secret")
     assert second.tls is not None
     assert second.tls.authority == str(tmp_path / "authority.pem")

@@ -362,6 +362,37 @@ def test_the_tables_of_a_running_node(capsys: Capsys, tmp_path: Path) -> None:
         assert "cannot write" in capsys.readouterr().err
 
 
+def test_containers_and_their_links_are_printed(tmp_path: Path, capsys: Capsys) -> None:
+    needs_proton()
+    (tmp_path / "containers.toml").write_text(
+        '[[container]]\nname = "shop"\nuri = "amqp://127.0.0.1:1"\n'
+        '[[container.in]]\naddress = "new-orders"\nname = "orders"\n'
+        '[[container.route]]\naddress = "queue"\nname = "jobs"\n'
+    )
+    words = ("--listen", "tcp://127.0.0.1:0", "--management")
+    file = str(tmp_path / "containers.toml")
+    with onward("dispatch", *words, "--containers", file) as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().removeprefix("listening ").strip()
+
+        def table(*more: str) -> list[str]:
+            assert main(["containers", "--node", uri, *more]) == Status.OK
+            return capsys.readouterr().out.splitlines()
+
+        heading, row = table("--sort", "name")
+        assert heading.split()[:4] == ["NAME", "URI", "STATE", "SINCE"]
+        assert row.split()[:2] == ["shop", "amqp://127.0.0.1:1"]
+        assert "0 of 1" in row
+        heading, *rows = table("--links", "--sort", "kind")
+        assert heading.split()[:4] == ["CONTAINER", "KIND", "ADDRESS", "NAME"]
+        assert [each.split()[:4] for each in rows] == [
+            ["shop", "in", "new-orders", "orders"],
+            ["shop", "route", "queue", "jobs"],
+        ]
+        assert main(["containers", "--node", uri, "--links", "--filter", "kind=in"]) == Status.OK
+        assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 def test_the_picture_of_a_network() -> None:
     rows: list[dict[str, object]] = [
         {"node": "a", "cost": 0, "next_hop": "", "names": 1, "peers": {"b": 2, "c": 1}},

@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from onward.protocol.security import ANONYMOUS, Principal
-from onward.transports.amqp._auto_links import AutoLinks, Plan
+from onward.transports.amqp._auto_links import AutoLinks
 from onward.transports.amqp._client_engine import ClientEngine, Login
+from onward.transports.amqp._container_links import Plan
 from onward.transports.amqp._engine import AmqpEngine, Opened
 from onward.transports.amqp._links import Links
 from onward.transports.amqp._options import AmqpOptions
@@ -272,7 +273,9 @@ class Container:
         links: The links that the edge has attached, as the container has them.
         received: The messages that have come, each with its delivery.
         refuses: The condition and the text with which links are refused; empty if they are not.
+        attached: The plans that are there, or were.
         ended: The plans that have ended.
+        reasons: Why they have.
         refused: The links of clients that were refused for lack of room.
     """
 
@@ -285,7 +288,9 @@ class Container:
         self.events: list[str] = []
         self.refuses: tuple[str, str] | None = None
         self.answers = True
+        self.attached: list[Plan] = []
         self.ended: list[Plan] = []
+        self.reasons: list[str] = []
         self.refused = 0
         self.dropped: Counter[str] = Counter()
         self.failures: list[Exception] = []
@@ -305,8 +310,7 @@ class Container:
             lambda: None,
             self._drop,
             self.failures.append,
-            self.ended.append,
-            self._full,
+            self,
         )
         self.pump()
         for each in routes:
@@ -316,8 +320,15 @@ class Container:
     def _drop(self, reason: str) -> None:
         self.dropped[reason] += 1
 
-    def _full(self) -> None:
+    def links_full(self) -> None:
         self.refused += 1
+
+    def link_attached(self, plan: Plan) -> None:
+        self.attached.append(plan)
+
+    def link_ended(self, plan: Plan, reason: str) -> None:
+        self.ended.append(plan)
+        self.reasons.append(reason)
 
     def pump(self) -> None:
         """Carry bytes until there are none."""

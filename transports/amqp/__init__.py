@@ -4,8 +4,9 @@ It needs the extra `amqp`: `node.listen("amqp://...", dispatcher=dispatcher)` fo
 [`AmqpContainer`][onward.transports.amqp.AmqpContainer] for a container to connect to.
 """
 
-from ._auto_links import AutoLink, LinkRoute
-from ._container import AmqpContainer, AmqpContainerState, AmqpContainerStatistics
+from ._container import AmqpContainer
+from ._container_links import AmqpLinkState, AmqpLinkStatistics, AutoLink, LinkRoute
+from ._container_rows import AmqpContainerState, AmqpContainerStatistics
 from ._options import AmqpOptions, AmqpStatistics
 from ._transport import AmqpListener, AmqpTransport
 
@@ -13,6 +14,8 @@ __all__ = [
     "AmqpContainer",
     "AmqpContainerState",
     "AmqpContainerStatistics",
+    "AmqpLinkState",
+    "AmqpLinkStatistics",
     "AmqpListener",
     "AmqpOptions",
     "AmqpStatistics",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final, Protocol
 
-from ...actors.dispatch import CircuitContainer, CircuitLink, CircuitLinkEnd
+from ...actors.dispatch import CircuitContainer, CircuitLink, CircuitLinkEnd, ConsumerRefused
 from ...protocol import OnwardError
 from ...protocol.dispatch import CircuitAttach, CircuitPool
-from ...protocol.options import check_options
 from ...protocol.security import ANONYMOUS
 from ._client_engine import ClientEngine
+from ._container_links import AutoLink, LinkRoute, Plan
 from ._deliveries import impl_of
 from ._incoming import IncomingLink
 from ._links import Links
@@ -25,52 +24,28 @@ from ._routed import RoutedLink
 from ._routed_in import RoutedIncomingLink
 from ._routed_out import RoutedOutgoingLink
 
-__all__ = ["AutoLink", "AutoLinks", "LinkRoute", "Plan"]
+__all__ = ["AutoLinks", "LinkOwner"]
 
 _logger = logging.getLogger("onward.transports.amqp")
 
-
-@dataclass(frozen=True, slots=True)
-class AutoLink:
-    """A link between an address of a container and a name.
-
-    Attributes:
-        direction: `in`: messages of the address are sent to the name; `out`: messages to the name
-            are sent to the address.
-        address: The address, as the container knows it: of a queue, for instance.
-        name: The name.
-    """
-
-    direction: Literal["in", "out"]
-    address: str
-    name: str
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if not (self.address and self.name):
-            raise ValueError("an AutoLink needs an address and a name")
+MAX_REASON: Final = 100
+"""Most characters that are kept of the condition by which a container ends a link."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRoute:
-    """A name of the mechanism `LINK`: links to it go through to a container.
+class LinkOwner(Protocol):
+    """The connection to a container, as its links know it."""
 
-    Attributes:
-        name: The name.
-        address: The address, as the container knows it; empty if it is the name.
-    """
+    def link_attached(self, plan: Plan) -> None:
+        """Record that the container has attached a link, or serves a name."""
+        ...
 
-    name: str
-    address: str = ""
+    def link_ended(self, plan: Plan, reason: str) -> None:
+        """Record that a link or a route has ended while the connection is open."""
+        ...
 
-    def __post_init__(self) -> None:
-        check_options(self)
-        if not self.name:
-            raise ValueError("a LinkRoute needs a name")
-
-
-Plan: TypeAlias = AutoLink | LinkRoute
-"""What a connection to a container is for."""
+    def links_full(self) -> None:
+        """Count a link of a client that is refused, as there are `AmqpOptions.max_links`."""
+        ...
 
 
 class AutoLinks(Links):
@@ -87,8 +62,7 @@ class AutoLinks(Links):
         wake: Called when there is something to send.
         dropped: Called with the reason when a message is dropped.
         fail: Called with an error of a call by the dispatcher: it ends the connection.
-        ended: Called with a link or a route that has ended while the connection is open.
-        full: Called when a link of a client is refused, as there are `AmqpOptions.max_links`.
+        owner: The connection, which is told what becomes of each link.
     """
 
     def __init__(
@@ -99,13 +73,11 @@ class AutoLinks(Links):
         wake: Callable[[], object],
         dropped: Callable[[str], object],
         fail: Callable[[Exception], object],
-        ended: Callable[[Plan], object],
-        full: Callable[[], object],
+        owner: LinkOwner,
     ) -> None:
         super().__init__(engine, port, options, ANONYMOUS, wake, dropped, fail)
         self._container: Final = engine
-        self._ended: Final = ended
-        self._full: Final = full
+        self._owner: Final = owner
         self._plans: dict[AmqpLink, AutoLink] = {}
         # The links of the node itself, which have their places also while they are not there.
         self._own: set[AutoLink] = set()
@@ -150,23 +122,25 @@ class AutoLinks(Links):
             made = self._port.serve_circuits(
                 route.name,
                 partial(self._accept, route),
-                ended=lambda _: self._route_ended(route),
+                ended=lambda error: self._route_ended(route, error),
                 pool=self._pool,
             )
         except OnwardError as error:
+            reason = refused(error).condition
             _logger.info(
                 "links of %s do not go through to a container: %s",
                 route.name,
-                refused(error).condition,
+                reason,
                 extra={"event": "amqp.route_refused"},
             )
-            self._ended(route)
+            self._owner.link_ended(route, reason)
         else:
             self._routes[route] = made
+            self._owner.link_attached(route)
 
-    def _route_ended(self, route: LinkRoute) -> None:
+    def _route_ended(self, route: LinkRoute, error: ConsumerRefused) -> None:
         self._routes.pop(route, None)
-        self._ended(route)
+        self._owner.link_ended(route, refused(error).condition)
 
     def _accept(
         self, route: LinkRoute, attach: CircuitAttach, circuit: CircuitLink
@@ -188,7 +162,7 @@ class AutoLinks(Links):
 
     def _link_for(self, route: LinkRoute, attach: CircuitAttach) -> AmqpLink:
         if self.circuits >= self._options.max_links - len(self._own):
-            self._full()
+            self._owner.links_full()
             raise Refused("amqp:resource-limit-exceeded", "too many links")
         address = route.address or route.name
         return self._container.link_as(address, attach.properties, receives=not attach.producer)
@@ -211,6 +185,8 @@ class AutoLinks(Links):
             said = refused(error)
             link.condition = self._engine.condition(said.condition, said.description)
             link.close()
+        else:
+            self._owner.link_attached(plan)
 
     def _bind(self, link: AmqpLink, name: str) -> IncomingLink | OutgoingLink:
         # The links are those of the node's own program, which may use each name.
@@ -231,14 +207,18 @@ class AutoLinks(Links):
 
     def _detach(self, link: AmqpLink, *, closed: bool, ended: bool) -> None:
         plan = self._plans.pop(link, None)
-        reason = link.remote_condition
+        # Either end may have refused it, or ended it.
+        found = link.remote_condition or link.condition
         super()._detach(link, closed=closed, ended=ended)
         if plan is not None:
+            reason = ((found.name if found is not None else None) or "without a reason")[
+                :MAX_REASON
+            ]
             _logger.info(
                 "the link of %s with %s has ended: %s",
                 plan.name,
                 plan.address,
-                ((reason.name if reason is not None else None) or "without a reason")[:100],
+                reason,
                 extra={"event": "amqp.link_ended"},
             )
-            self._ended(plan)
+            self._owner.link_ended(plan, reason)

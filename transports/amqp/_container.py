@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import time
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from ...actors import Worker
@@ -17,54 +16,27 @@ from .._log import SeldomLogger
 from ..streams._endpoint import is_loopback
 from ..streams._options import Backoff, parse_uri
 from ..streams._tls import TlsOptions, client_context
-from ._auto_links import AutoLink, AutoLinks, LinkRoute, Plan
+from ._auto_links import AutoLinks
 from ._client_engine import ClientEngine, Login
+from ._container_links import AmqpLinkStatistics, AutoLink, LinkRecord, LinkRoute, Plan
+from ._container_rows import (
+    AmqpContainerState,
+    AmqpContainerStatistics,
+    forget_container,
+    report_container,
+)
 from ._options import AmqpOptions
 from ._port import DispatchPort
 from ._proton import load_proton
 from ._sasl import Mechanism
 from ._stream import AmqpStream
 
-__all__ = ["AmqpContainer", "AmqpContainerState", "AmqpContainerStatistics"]
+__all__ = ["AmqpContainer"]
 
 _logger = logging.getLogger("onward.transports.amqp")
 
 _OPTIONS: Final = AmqpOptions()
 _BACKOFF: Final = Backoff()
-
-
-class AmqpContainerState(Enum):
-    """The state of a connection to a container."""
-
-    WAITING = "waiting for the next attempt"
-    CONNECTING = "connecting"
-    OPEN = "open"
-
-
-@dataclass(frozen=True, slots=True)
-class AmqpContainerStatistics:
-    """The figures of a connection to a container at one moment.
-
-    Attributes:
-        uri: Its URI.
-        state: Its state.
-        attached: Links of the node itself that the container has attached.
-        circuits: Links of clients in the network that go through to the container.
-        refused: Links of clients that were refused since the start, as there were
-            `AmqpOptions.max_links`.
-        connected: Connections that were opened since the start.
-        ended: Connections and attempts that have ended since the start, by reason.
-        dropped: Messages since the start that were dropped at the edge, by reason.
-    """
-
-    uri: str
-    state: AmqpContainerState
-    attached: int
-    circuits: int
-    refused: int
-    connected: int
-    ended: dict[str, int]
-    dropped: dict[str, int]
 
 
 class AmqpContainer(Worker):
@@ -90,6 +62,7 @@ class AmqpContainer(Worker):
         tls: The encryption of `amqps`; by default with the authorities of the system.
         credentials: The name and the password; `None` for a certificate, or nothing.
         backoff: The waits between attempts.
+        name: The name of the container for an operator; by default its URI.
 
     Raises:
         ValueError: The URI, a certificate or the links are wrong, or a password would be sent
@@ -108,6 +81,7 @@ class AmqpContainer(Worker):
         tls: TlsOptions | ssl.SSLContext | None = None,
         credentials: UserPassword | None = None,
         backoff: Backoff = _BACKOFF,
+        name: str = "",
     ) -> None:
         super().__init__()
         scheme = uri.partition(":")[0]
@@ -128,11 +102,17 @@ class AmqpContainer(Worker):
         self.links: Final = tuple(links)
         self.dropped: Final = Counter[str]()
         self.backoff: Final = backoff
+        self.name: Final = name or uri
+        self.records: Final = {plan: LinkRecord() for plan in self.links}
         self._uri: Final = uri
         self._address: Final = host, port
         self._context = client_context(tls or TlsOptions()) if secure else None
         self._login: Final = _login(host, tls, credentials)
         self._state = AmqpContainerState.WAITING
+        self._since = time.time()
+        self._attempts = 0
+        self._reason = ""
+        self._detail = ""  # what the container has said of it
         self._stream: _ContainerStream | None = None
         self._connected = 0
         self._refused = 0
@@ -146,10 +126,12 @@ class AmqpContainer(Worker):
 
     def on_start(self) -> None:
         """Begin to connect."""
+        report_container(self.node, self)
         self._task = self.node.loop.create_task(self._run())
 
     async def on_stop(self) -> None:
         """Close the connection, and make no other one."""
+        forget_container(self.node, self)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -160,11 +142,15 @@ class AmqpContainer(Worker):
     async def _run(self) -> None:
         attempt = 0
         while True:
-            self._state = AmqpContainerState.CONNECTING
-            before = self._connected
+            self._attempts += 1
+            self._change(AmqpContainerState.CONNECTING)
+            before, self._detail = self._connected, ""
             reason = await self._connect()
             self._stream = None
-            self._state = AmqpContainerState.WAITING
+            self._reason = f"{reason}: {self._detail}" if self._detail else reason
+            self._change(AmqpContainerState.WAITING)
+            for record in self.records.values():
+                record.ended("the connection was lost")
             self._reasons[reason] += 1
             attempt = 0 if self._connected > before else attempt + 1
             self.seldom.log(
@@ -176,6 +162,9 @@ class AmqpContainer(Worker):
                 extra={"event": "amqp.container_lost"},
             )
             await asyncio.sleep(self.backoff.wait(attempt))
+
+    def _change(self, state: AmqpContainerState) -> None:
+        self._state, self._since = state, time.time()
 
     async def _connect(self) -> str:
         """Connect, and return the reason of the end once it has come."""
@@ -197,12 +186,14 @@ class AmqpContainer(Worker):
             return error.strerror or "not reached"
         self._stream = stream
         await stream.gone()
+        self._detail = stream.told
         return stream.closed
 
     def opened(self) -> None:
         """Record that the container has opened the connection."""
         self._connected += 1
-        self._state = AmqpContainerState.OPEN
+        self._attempts = 0
+        self._change(AmqpContainerState.OPEN)
         _logger.info("connected to %s", self._uri, extra={"event": "amqp.container_connected"})
 
     def full(self) -> None:
@@ -221,7 +212,17 @@ class AmqpContainer(Worker):
             self._connected,
             dict(self._reasons),
             dict(self.dropped),
+            self.name,
+            self._since,
+            self._attempts,
+            self._reason,
+            sum(isinstance(each, AutoLink) for each in self.links),
+            0 if stream is None else stream.routes,
         )
+
+    def link_statistics(self) -> list[AmqpLinkStatistics]:
+        """Return the figures of each link and route at this moment, in the order of `links`."""
+        return [record.statistics(self.name, plan) for plan, record in self.records.items()]
 
 
 class _ContainerStream(AmqpStream):
@@ -242,9 +243,13 @@ class _ContainerStream(AmqpStream):
             self._wake,
             self._drop,
             self._fail,
-            self._again,
-            container.full,
+            self,
         )
+
+    @property
+    def told(self) -> str:
+        """The condition with which the container has closed the connection."""
+        return self._engine.told
 
     @property
     def attached(self) -> int:
@@ -255,6 +260,11 @@ class _ContainerStream(AmqpStream):
     def circuits(self) -> int:
         """The number of links that go through to the container."""
         return self._auto.circuits
+
+    @property
+    def routes(self) -> int:
+        """The number of names with links that go through to the container."""
+        return self._auto.routes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send what opens the connection."""
@@ -275,8 +285,17 @@ class _ContainerStream(AmqpStream):
         for each in sorted(self._container.links, key=_is_route):
             self._start(each)
 
-    def _again(self, plan: Plan) -> None:
+    def links_full(self) -> None:
+        """Count a link of a client that was refused."""
+        self._container.full()
+
+    def link_attached(self, plan: Plan) -> None:
+        """Record that the container has attached a link, or serves a name."""
+        self._container.records[plan].attached()
+
+    def link_ended(self, plan: Plan, reason: str) -> None:
         """Attach a link or serve a route again, after a wait."""
+        self._container.records[plan].ended(reason)
         if self._loop.time() - self._began[plan] > self._container.backoff.longest:
             self._attempts[plan] = 0  # it was there for so long
         wait = self._container.backoff.wait(self._attempts[plan])
@@ -290,6 +309,7 @@ class _ContainerStream(AmqpStream):
 
     def _start(self, plan: Plan) -> None:
         self._began[plan] = self._loop.time()
+        self._container.records[plan].begin()
         self._auto.begin(plan)
 
     def _drop(self, reason: str) -> None:

@@ -112,13 +112,15 @@ class AmqpEngine:
     Attributes:
         proton: As given.
         opened: Whether the client has opened the connection.
-        closed: The condition by which the connection ends; empty while it is open. A client that
-            closes it without one has ended it by `closed`.
+        closed: The condition by which the connection ends; empty while it is open. If the peer has
+            closed it, it has ended by `closed`.
+        told: The condition with which the peer has closed it; empty for none.
     """
 
     def __init__(self, proton: Proton, container: str, options: AmqpOptions) -> None:
         self.opened = False
         self.closed = ""
+        self.told = ""
         self.proton = proton
         self._options = options
         self._header = b""
@@ -267,6 +269,8 @@ class AmqpEngine:
                 self.opened = True
                 yield Opened()
             elif kind == "on_connection_remote_close":
+                found = self._connection.remote_condition
+                self.told = "" if found is None else (found.name or "")[:MAX_TEXT]
                 self.close()
             elif kind == "on_session_remote_open":
                 self._begin(event.session)

@@ -1,29 +1,45 @@
-"""The transport of `amqp://` and `amqps://`: listeners for clients, and no links of nodes."""
+"""The transport of `amqp://` and `amqps://`: clients and containers, and no links of nodes."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from ...actors import Node
 from ...actors.dispatch import Dispatcher
 from ...actors.security import Authentication
-from ...protocol import Address, LinkDown
+from ...protocol import Address
 from ...protocol.options import check_value
+from ...protocol.security import UserPassword
 from .._base import Listener, Transport
+from ..streams._options import Backoff
 from ..streams._tls import TlsOptions
+from ._container import AmqpContainer
+from ._container_links import AutoLink, LinkRoute, Plan, plan_of
 from ._options import AmqpOptions, AmqpStatistics
 from ._server import AmqpServer
 
 __all__ = ["AmqpListener", "AmqpTransport"]
 
-_KNOWN: Final[dict[str, Any]] = {
+_LISTEN: Final[dict[str, Any]] = {
     "dispatcher": Dispatcher,
     "options": AmqpOptions,
     "tls": TlsOptions | ssl.SSLContext,
     "authentication": Authentication,
 }
+_CONNECT: Final[dict[str, Any]] = {
+    "dispatcher": Dispatcher,
+    "options": AmqpOptions,
+    "tls": TlsOptions | ssl.SSLContext | dict[Any, Any],
+    "credentials": UserPassword,
+    "backoff": Backoff,
+    "name": str,
+    "links": tuple[Any, ...] | list[Any],
+}
+
+PARTS: Final = ("kind", "address", "name")
+"""What a link is, as files have it."""
 
 
 class AmqpListener(Listener):
@@ -72,7 +88,13 @@ class AmqpTransport(Transport):
     listener = await node.listen("amqp://127.0.0.1:5672", dispatcher=dispatcher)
     ```
 
-    It cannot connect: a link of AMQP is a producer or a consumer of a name, not a link of nodes.
+    To connect is to make an `AmqpContainer`: a link of AMQP is a producer or a consumer of a name,
+    not a link of nodes.
+
+    ```python
+    links = [AutoLink("in", "new-orders", "orders"), LinkRoute("jobs", "queue-of-jobs")]
+    await node.connect("amqps://broker:5671", dispatcher=dispatcher, links=links)
+    ```
     """
 
     scheme: ClassVar[str] = "amqp"
@@ -96,14 +118,7 @@ class AmqpTransport(Transport):
             ValueError: The URI, a certificate or an option is wrong.
             ModuleNotFoundError: The extra `amqp` is not installed.
         """
-        for name, value in options.items():
-            if name not in _KNOWN:
-                names = ", ".join(f"{each}=" for each in _KNOWN)
-                raise ValueError(f"unknown option {name!r}; amqp takes {names}")
-            check_value(name, value, _KNOWN[name] | None)
-        dispatcher = options.get("dispatcher")
-        if dispatcher is None:
-            raise ValueError("a listener of AMQP needs dispatcher=, the Dispatcher of the node")
+        dispatcher = _checked(options, _LISTEN)
         if expose:
             raise ValueError("clients of AMQP reach names, so there are no addresses to expose")
         server = AmqpServer(
@@ -120,14 +135,74 @@ class AmqpTransport(Transport):
         return made
 
     async def connect(self, uri: str, *, expose: frozenset[Address], **options: Any) -> Address:
-        """Refuse: this transport only listens.
+        """Connect to a container, again and again until the worker of it is stopped.
+
+        Args:
+            uri: The URI of the container.
+            expose: No addresses: a container has links with names.
+            **options: `dispatcher`, the `Dispatcher` of the node; `links`, each an `AutoLink`, a
+                `LinkRoute` or, as files have them, `(kind, address, name)` with `in`, `out` or
+                `route` as kind; and those of `AmqpContainer`. `tls` may be a mapping with the
+                fields of `TlsOptions`. `None` stands for the default.
+
+        Returns:
+            The address of the worker, an `AmqpContainer`, which need not be connected yet.
 
         Raises:
-            LinkDown: Always.
+            OSError: A certificate cannot be read.
+            ValueError: The URI, a certificate or an option is wrong.
+            ModuleNotFoundError: The extra `amqp` is not installed.
         """
-        raise LinkDown(uri, "this transport only listens")
+        dispatcher = _checked(options, _CONNECT)
+        if expose:
+            raise ValueError("a container has links with names, so there is nothing to expose")
+        tls: Any = options.get("tls")
+        plans = [_plan(each) for each in options.get("links") or ()]
+        made = AmqpContainer(
+            uri,
+            dispatcher,
+            plans,
+            options.get("options") or AmqpOptions(),
+            tls=TlsOptions(**cast("dict[str, Any]", tls)) if isinstance(tls, dict) else tls,
+            credentials=options.get("credentials"),
+            backoff=options.get("backoff") or Backoff(),
+            name=options.get("name") or "",
+        )
+        return await self.node.start(lambda: made)
 
     async def stop(self) -> None:
         """Close every listener."""
         for each in self._listeners:
             await each.close()
+
+
+def _checked(options: dict[str, Any], known: dict[str, Any]) -> Dispatcher:
+    """Check the options of a call, and return the dispatcher among them.
+
+    Raises:
+        ValueError: One is not known or of another type, or there is no dispatcher.
+    """
+    for name, value in options.items():
+        if name not in known:
+            names = ", ".join(f"{each}=" for each in known)
+            raise ValueError(f"unknown option {name!r}; amqp takes {names}")
+        check_value(name, value, known[name] | None)
+    dispatcher: Dispatcher | None = options.get("dispatcher")
+    if dispatcher is None:
+        raise ValueError("AMQP needs dispatcher=, the Dispatcher of the node")
+    return dispatcher
+
+
+def _plan(link: object) -> Plan:
+    """Return a link of the option `links`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(link, AutoLink | LinkRoute):
+        return link
+    if isinstance(link, tuple):
+        parts = cast("tuple[object, ...]", link)
+        if len(parts) == len(PARTS) and all(isinstance(each, str) for each in parts):
+            return plan_of(*cast("tuple[str, str, str]", parts))
+    raise ValueError(f"a link is an AutoLink, a LinkRoute or ({', '.join(PARTS)}), not {link!r}")

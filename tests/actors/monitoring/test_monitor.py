@@ -205,6 +205,23 @@ async def test_a_dispatcher_has_metrics(node: Node) -> None:
     assert found["onward_dispatch_left_on_disk"][()] == 0
     assert found["onward_dispatch_outcomes_total"] == {("accepted",): 1, ("released",): 1}
     assert sum(found["onward_dispatch_dropped_total"].values()) >= 1
+    assert "onward_dispatch_container_open" not in found
+
+
+async def test_containers_of_a_dispatcher_have_metrics(node: Node) -> None:
+    await Dispatcher.attach(node)
+    row = {"name": "shop", "open": True, "attached": 2, "circuits": 3, "connected": 4}
+    row |= {"refused": 5, "attempts": 0}
+    away = dict.fromkeys(row, 1) | {"name": "store", "open": False, "attempts": 7}
+    node.parts.reports["containers"] = lambda: [away, row, row]
+    found = read(Monitor(node))
+    # Of several with one name there are the sums.
+    assert found["onward_dispatch_container_open"] == {("shop",): 2, ("store",): 0}
+    assert found["onward_dispatch_container_links"] == {("shop",): 4, ("store",): 1}
+    assert found["onward_dispatch_container_circuits"] == {("shop",): 6, ("store",): 1}
+    assert found["onward_dispatch_container_attempts"] == {("shop",): 0, ("store",): 7}
+    assert found["onward_dispatch_container_connections_total"] == {("shop",): 8, ("store",): 1}
+    assert found["onward_dispatch_container_refused_total"] == {("shop",): 10, ("store",): 1}
 
 
 @interpreted

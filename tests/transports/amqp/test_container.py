@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,10 +14,12 @@ from typing import Any
 import pytest
 
 from onward.actors import Node
+from onward.actors._node_report import node_report
 from onward.actors.dispatch import Accept, Dispatcher, Producer, Received
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
+    Mechanism,
     Modified,
     Outcome,
     Rejected,
@@ -28,9 +32,11 @@ from onward.transports import Backoff, TlsOptions
 from onward.transports.amqp import (
     AmqpContainer,
     AmqpContainerState,
+    AmqpLinkState,
     AmqpListener,
     AmqpOptions,
     AutoLink,
+    LinkRoute,
 )
 from tests.support.amqp import needs_proton
 from tests.support.amqp_queues import Queues
@@ -342,3 +348,75 @@ async def test_a_link_that_its_container_ends_is_attached_again_alone(
 
 def _was_ended(backoff: Recorded, times: int) -> bool:
     return len(backoff.attempts) == times
+
+
+def rows_of(node: Node, question: str) -> list[dict[str, Any]]:
+    answer = node_report(node, question)
+    assert answer is not None
+    rows: list[dict[str, Any]] = json.loads(answer)["rows"]
+    return rows
+
+
+async def test_an_operator_sees_containers_and_their_links() -> None:
+    async with Node("empty") as node:
+        assert node_report(node, "containers") is None
+        await Dispatcher.attach(node)
+        assert (rows_of(node, "containers"), rows_of(node, "container-links")) == ([], [])
+    async with Node("near") as node, Node("far") as far_node:
+        near, far = await Dispatcher.attach(node), await Dispatcher.attach(far_node)
+        near.provision("jobs", Semantics(mechanism=Mechanism.LINK))
+        far.provision("sent-bills", Semantics(pattern=RoutingPattern.UNAVAILABLE))
+        began = time.time()
+        listener = await far_node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        links: list[AutoLink | LinkRoute] = [*LINKS, LinkRoute("jobs", "queue")]
+        links.append(LinkRoute("bills"))
+        container = AmqpContainer(listener.uri, near, links, backoff=FAST, name="shop")
+        address = await node.start(lambda: container)
+        # One link is refused there, one route here.
+        await eventually(lambda: container.statistics().attached == 1)
+        await eventually(lambda: all(each.reason for each in container.link_statistics()[1::2]))
+        (row,) = rows_of(node, "containers")
+        assert (row["name"], row["uri"]) == ("shop", listener.uri)
+        assert (row["state"], row["open"], row["attempts"], row["reason"]) == ("open", True, 0, "")
+        assert (row["links"], row["attached"], row["routes"]) == (2, 1, 1)
+        assert began <= row["since"] <= time.time()
+        found = rows_of(node, "container-links")
+        assert [(each["kind"], each["address"], each["name"]) for each in found] == [
+            ("in", "new-orders", "orders"),
+            ("out", "sent-bills", "bills"),
+            ("route", "bills", "bills"),
+            ("route", "queue", "jobs"),
+        ]
+        assert {each["container"] for each in found} == {"shop"}
+        by_address = {each["address"]: each for each in found}
+        for each in ("new-orders", "queue"):
+            assert (by_address[each]["state"], by_address[each]["attempts"]) == ("attached", 0)
+        for each, reason in (("sent-bills", "amqp:not-found"), ("bills", "amqp:not-allowed")):
+            assert by_address[each]["reason"] == reason
+            assert by_address[each]["attempts"] >= 1
+        # The container stops, and is not there any more.
+        await far_node.stop_worker(listener.address)
+        await eventually(lambda: container.statistics().attempts >= 2)
+        figures = container.statistics()
+        assert (figures.attached, figures.routes) == (0, 0)
+        assert figures.ended["closed"] == 1
+        states = {each.state for each in container.link_statistics()}
+        assert states == {AmqpLinkState.WAITING}
+        assert container.link_statistics()[0].reason == "the connection was lost"
+        await node.stop_worker(address)
+        assert rows_of(node, "containers") == []
+
+
+async def test_the_last_end_has_what_the_container_has_said() -> None:
+    later = Backoff(first=3600, longest=3600, random=lambda: 0.999)
+    async with Node("far") as far_node, Node("near") as node:
+        far, near = await Dispatcher.attach(far_node), await Dispatcher.attach(node)
+        listener = await far_node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        container = AmqpContainer(listener.uri, near, LINKS, backoff=later)
+        await node.start(lambda: container)
+        await eventually(lambda: container.statistics().attached == len(LINKS))
+        await listener.close()
+        await eventually(lambda: container.statistics().state is AmqpContainerState.WAITING)
+        figures = container.statistics()
+        assert figures.reason == "closed: amqp:connection:forced"
+        assert (figures.ended, figures.attempts, figures.name) == ({"closed": 1}, 0, listener.uri)

@@ -11,14 +11,14 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.dispatch import Accept, Dispatcher, Received
-from onward.protocol import LinkDown
 from onward.protocol.security import Principal, UserPassword
 from onward.transports import TlsOptions
-from onward.transports.amqp import AmqpListener, AmqpOptions
+from onward.transports.amqp import AmqpContainer, AmqpListener, AmqpOptions, AutoLink
 from onward.transports.amqp._proton import load_proton
 from tests.support.amqp import needs_proton
 from tests.support.certificates import Certificates
 from tests.support.security import gated
+from tests.support.transports import eventually
 
 T = TypeVar("T")
 
@@ -57,8 +57,32 @@ async def test_wrong_options_are_refused() -> None:
                 await node.listen(URI, **options)
         with pytest.raises(ValueError, match="options"):
             await node.listen(URI, dispatcher=dispatcher, options=3)
-        with pytest.raises(LinkDown, match="only listens"):
-            await node.connect("amqp://127.0.0.1:1")
+        given = [
+            ({}, "needs dispatcher="),
+            ({"dispatcher": dispatcher, "expose": ["x"]}, "there is nothing to expose"),
+            ({"dispatcher": dispatcher, "authentication": 1}, "unknown option 'authentication'"),
+            ({"dispatcher": dispatcher, "links": 1}, "links"),
+            ({"dispatcher": dispatcher, "links": [("in", "a")]}, "a link is an AutoLink, a Link"),
+            ({"dispatcher": dispatcher, "links": ["in"]}, "a link is an AutoLink, a LinkRoute or"),
+            ({"dispatcher": dispatcher, "links": [("to", "a", "b")]}, "is in, out or route"),
+            ({"dispatcher": dispatcher, "tls": {"key": "k"}}, "key needs certificate"),
+        ]
+        for options, text in given:
+            with pytest.raises(ValueError, match=text):
+                await node.connect("amqps://127.0.0.1:1", **options)
+
+
+async def test_a_node_connects_to_a_container_by_its_uri() -> None:
+    async with Node("far") as far_node, Node("near") as node:
+        far, near = await Dispatcher.attach(far_node), await Dispatcher.attach(node)
+        listener = await far_node.listen(URI, dispatcher=far)
+        links = [AutoLink("in", "new-orders", "orders"), ("out", "sent-bills", "bills")]
+        address = await node.connect(listener.uri, dispatcher=near, links=links, name="shop")
+        container = node.parts.table.worker_at(address)
+        assert isinstance(container, AmqpContainer)
+        assert container.links == (links[0], AutoLink("out", "sent-bills", "bills"))
+        await eventually(lambda: container.statistics().attached == 2)
+        assert container.statistics().name == "shop"
 
 
 async def test_without_proton_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

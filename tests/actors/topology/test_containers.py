@@ -1,0 +1,87 @@
+"""Containers of AMQP of a topology: a node that sends to names, and has a queue as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.dispatch import Dispatcher
+from onward.actors.topology import Topology, TopologyFailed, read
+from onward.transports.simulated import SimulatedNetwork, simulate
+from tests.support.amqp import needs_proton
+
+FILE = """\
+[nodes.a.dispatcher.containers.shop]
+uri = "{uri}"
+{more}
+[[nodes.a.dispatcher.containers.shop.out]]
+address = "queue"
+name = "orders"
+[[requests]]
+from = "a"
+name = "orders"
+payload = "two apples"
+within = 20
+timeout = 20
+"""
+
+
+@pytest.mark.peer
+@pytest.mark.real_time
+async def test_a_message_to_a_name_comes_into_a_container() -> None:
+    needs_proton()
+    async with Node("far") as node:
+        far, got = await Dispatcher.attach(node), list[bytes]()
+        await far.consume("queue", lambda each: got.append(each.payload))
+        listener = await node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        plan = read(FILE.format(uri=listener.uri, more=""), "t.toml")
+        async with await Topology.start(plan) as topology:
+            outcomes = await topology.check()
+            assert [outcome.ok for outcome in outcomes] == [True], outcomes
+        assert b"two apples" in got[0]
+
+
+LOGIN = 'user = "ann"\npassword_file = "{dir}/password"'
+
+
+@pytest.mark.peer
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("uri", "more", "told"),
+    [
+        ("amqp://nowhere", "", "amqp://nowhere: "),
+        ("amqps://127.0.0.1:1", 'authority = "{dir}/nothing.pem"', "No such file"),
+        ("amqps://127.0.0.1:1", LOGIN.replace("/password", "/nothing"), "nothing"),
+        ("amqps://127.0.0.1:1", LOGIN, "others may read the secret in it: chmod 600"),
+        ("amqps://127.0.0.1:1", LOGIN.replace("/password", "/bytes"), "bytes is not UTF-8"),
+        ("amqp://example.org:1", LOGIN.replace("/password", "/own"), "is sent with TLS only"),
+    ],
+)
+async def test_a_container_that_cannot_be_connected_to_so_is_said_with_its_place(
+    tmp_path: Path, uri: str, more: str, told: str
+) -> None:
+    needs_proton()
+    for name, mode, content in (
+        ("password", 0o644, b"x"),
+        ("own", 0o600, b"x\n"),
+        ("bytes", 0o600, b"\xff"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(mode)
+    plan = read(FILE.format(uri=uri, more=more.replace("{dir}", str(tmp_path))), "t.toml")
+    place = r"t\.toml:1: nodes\.a\.dispatcher\.containers\.shop: cannot connect to "
+    with pytest.raises(TopologyFailed, match=place) as raised:
+        await Topology.start(plan)
+    assert told in str(raised.value)
+
+
+def test_a_container_is_no_part_of_a_simulation() -> None:
+    plan = read(FILE.format(uri="amqp://h:1", more=""), "t.toml")
+
+    async def scenario(network: SimulatedNetwork) -> None:
+        with pytest.raises(TopologyFailed, match="amqp://h:1 is not part of the simulation"):
+            await Topology.start(plan, network=network)
+
+    simulate(scenario, seed=1)
