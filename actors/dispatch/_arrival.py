@@ -6,13 +6,22 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...protocol import Message, Route
+from ...protocol import Message, Outside, Route
 from ...protocol.dispatch import Delivery, Identity, Outcome, Share
 
 if TYPE_CHECKING:
     from ._recorded import NameInstrument
 
-__all__ = ["PLAIN", "Arrival", "CopyPath", "PlainPath", "ProducerPath", "ReplyPath", "TransitPath"]
+__all__ = [
+    "PLAIN",
+    "Arrival",
+    "CopyPath",
+    "PlainPath",
+    "ProducerPath",
+    "ReplyPath",
+    "TransitPath",
+    "without",
+]
 
 PLAIN = "plain"
 """The source of deliveries of messages that were sent without a producer."""
@@ -119,3 +128,12 @@ class Arrival:
     log: NameInstrument | None = None
     entered: str = ""
     ended: bool = False
+
+
+def without(message: Message, rest: Route) -> Message:
+    """Return a message with the rest of its onward route, of which a peer has chosen no more."""
+    _, _, payload, source, context = message
+    if context is not None and context.outside is not None:
+        outside = Outside(min(context.outside.given, len(rest)), context.outside.allows)
+        context = context._replace(outside=outside if outside.given else None)
+    return Message(rest, (), payload, source, context)

@@ -144,7 +144,7 @@ class ConsumerWorker(Worker):
         if (
             outcome == ACCEPTED
             and record is not None
-            and fast.accept(token, record.target, payload or b"")
+            and fast.accept(token, record.target, payload)
         ):
             return
         if payload is not None:

@@ -207,6 +207,7 @@ class Copies:
 
     def lost(self, link: str) -> list[NameState]:
         """Return the names that have something unsettled on a link that is lost, each once."""
+        self._core.fast.link_lost(link)
         found = [table.pop(link, {}) for table in (self.upstream, self.downstream)]
         return list({id(state): state for each in found for state in each.values()}.values())
 

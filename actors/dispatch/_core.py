@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Final
 
-from ...protocol import Address, Message, Outside, Route
+from ...protocol import Address, Message
 from ...protocol.dispatch import (
     ID_SIZE,
     RELEASED,
@@ -31,7 +31,7 @@ from ...protocol.eventlog import Outcome as Logged
 from ...protocol.security import Principal
 from .._worker import Worker
 from ._access import UNAUTHORIZED, PrincipalOf, is_anonymous, source_of
-from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath
+from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath, without
 from ._attachments import Attachments
 from ._circuit_table import CircuitTable
 from ._copies import Copies
@@ -49,7 +49,7 @@ from ._stored import StoredMessages
 from ._topology import Topology
 from ._watches import Watches
 
-__all__ = ["DispatchCore", "without"]
+__all__ = ["DispatchCore"]
 
 MAX_READ: Final = 1024
 """Most names that are remembered as they were read, by their bytes; the least recently used one is
@@ -297,12 +297,3 @@ class DispatchCore:
         own = None if producer is None else producer.state
         if own is not None and own is not state:
             own.settled(path.producer)
-
-
-def without(message: Message, rest: Route) -> Message:
-    """Return a message with the rest of its onward route, of which a peer has chosen no more."""
-    _, _, payload, source, context = message
-    if context is not None and context.outside is not None:
-        outside = Outside(min(context.outside.given, len(rest)), context.outside.allows)
-        context = context._replace(outside=outside if outside.given else None)
-    return Message(rest, (), payload, source, context)

@@ -31,11 +31,12 @@ from ...protocol.dispatch import (
     decode_transit,
     read_end,
     read_token,
+    return_address,
 )
 from .._worker import Worker
 from ._access import PrincipalOf
-from ._arrival import Arrival, TransitPath
-from ._core import DispatchCore, without
+from ._arrival import Arrival, TransitPath, without
+from ._core import DispatchCore
 from ._hold_store import HoldStore
 from ._inspection import (
     ADDRESSES,
@@ -191,6 +192,7 @@ class DispatchWorker(Worker):
                 raise BadTransit("an unsettled message without a way back")
             text = core.topology.text_of(link)
             path = TransitPath(back, text, read_token(back[-1].value, b"r"))
+            core.fast.unsettled.recall(link, back[-1].value)
         self._bind_transit(message, transit, core.topology.text_of(link), path)
 
     def _bind_transit(
@@ -222,6 +224,7 @@ class DispatchWorker(Worker):
         ended = read_end(first.value)
         if ended is not None:
             if message.source is not None and core.topology.is_joined(message):
+                core.fast.unsettled.recall(message.source, return_address(ended[0]))
                 copies.source_ended(str(message.source), ended[0], settled=ended[1])
             return
         if first.value[:1] == b"d":

@@ -4,6 +4,7 @@ Most messages are sent along `34#name` with nothing else about them, and their c
 them. Such a message takes no part in what a name does beyond its counts: it is looked up by its
 address as it is, put into the mailbox of the consumer, and its one entry ends with the reply. All
 others, and all that ends in another way, go the full way: see `protocol/dispatch/_fast_path.py`.
+Those to and from other dispatchers: see `_fast_transits.py`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from ...protocol.dispatch import (
     ALL_NODES,
     RELEASED,
     TOKEN_SIZE,
-    ConsumerTarget,
     FastDelivery,
     FastPath,
     FastTarget,
+    LinkTarget,
     Target,
     return_address,
 )
 from ._arrival import PLAIN, Arrival, PlainPath
 from ._consumer_record import Accept, ConsumerRecord
 from ._fast_transits import FastTransits
+from ._fast_unsettled import Asked
 from ._stored import holds_on_disk
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ class FastPaths:
 
     Attributes:
         names: The names that have one, by the value of their address.
-        open: The name, the token and the consumer of each unsettled message, by the return address
-            of its copy.
+        open: The name, the token and the consumer or link of each unsettled message, by the return
+            address of its copy.
         accepted: Number of unsettled messages that were accepted.
     """
 
@@ -75,6 +77,7 @@ class FastPaths:
         self.accepted = 0
         self._tokens: Final[list[tuple[bytes, Address]]] = []
         self.transits: Final = FastTransits(core, self)
+        self.unsettled: Final = self.transits.unsettled
         parts = core.node.parts
         self._is_inside: Final = parts.table.is_inside
         self._run_queue: Final = parts.run_queue
@@ -139,7 +142,7 @@ class FastPaths:
             return
         target = fast.only or fast.choose()
         if target is None:
-            if back or not self.transits.send_on(state, fast, message):
+            if not self.transits.send_on(state, fast, message):
                 self._slow(message)
             return
         record: ConsumerRecord = target[4]
@@ -155,7 +158,7 @@ class FastPaths:
         token, end = tokens.pop()
         now = self._time()
         limit = now + self._longest
-        entry = target, len(payload), now, limit, message
+        entry = target, len(payload), now, limit, message, None
         if not fast.begin(token, entry):
             self._slow(message)
             return
@@ -222,42 +225,53 @@ class FastPaths:
             self._slow(message)
             return
         state, token, _ = found
-        self._accepted(state, token, onward[0][1], back, payload)
+        self.accepted_by(state, token, onward[0][1], back, payload)
 
-    def _accepted(
-        self, state: NameState, token: bytes, end: bytes, back: Route, payload: bytes
+    def accepted_by(
+        self, state: NameState, token: bytes, end: bytes, back: Route, payload: bytes | None
     ) -> None:
-        """End a message as accepted, and answer its sender."""
+        """End a message as accepted, and answer its sender or the dispatcher before this one.
+
+        Args:
+            state: The name.
+            token: The token of the message.
+            end: The return address of its copy.
+            back: The return route of the answer.
+            payload: The answer; `None` if there is none.
+        """
         fast = state.fast
         if fast is None:
             raise AssertionError("an entry without a fast path")
         del self.open[end]
-        (number, _, queue, _, _), _, _, _, message = fast.accept(token)
+        target, _, _, _, message, share = fast.accept(token)
         self.accepted += 1
-        answer = _new(Message, (message[1], back, payload, None, None))
+        if share is None:
+            answer = _new(Message, (message[1], back, payload or b"", None, None))
+        else:
+            answer = self.unsettled.answer(message, back, payload)
         try:
             self._dispatch(answer)
         except OnwardError as error:
             self._core.counts["outcomes that could not be told"] += 1
             self._core.node.dead_letter(answer, error)
-        if queue.waiting:
-            state.serve(number)
+        if isinstance(target, FastTarget) and target[2].waiting:
+            state.serve(target[0])
 
-    def accept(self, token: bytes, target: Target, payload: bytes = b"") -> bool:
+    def accept(self, token: bytes, target: Target, payload: bytes | None = None) -> bool:
         """Accept a message by a call of its consumer; return whether it was on the fast path.
 
         Args:
             token: Its token.
             target: The consumer.
-            payload: The answer.
+            payload: The answer; `None` if there is none.
         """
         end = return_address(token)
         state, _, _ = self.open.get(end, (None, b"", None))
         if state is None or state.fast is None:
             return False
-        if ConsumerTarget(state.fast.entries[token][0].number) != target:
+        if state.fast.entries[token][0].target != target:
             return False
-        self._accepted(state, token, end, (), payload)
+        self.accepted_by(state, token, end, (), payload)
         return True
 
     # --- full records -----------------------------------------------------------------------
@@ -270,18 +284,36 @@ class FastPaths:
 
     def promoted(self, state: NameState, token: bytes, entry: FastDelivery[Arrival]) -> Arrival:
         """Return a message that leaves the fast path as one that goes the full way."""
-        core, (target, _, since, _, message) = self._core, entry
+        core, (target, _, since, _, message, share) = self._core, entry
         self.open.pop(return_address(token), None)
+        core.copies.begun(token, state, target.target)
+        if share is not None:
+            return self.unsettled.promoted(message, since, share)
+        identity = core.identity()
+        if isinstance(message, Asked):
+            identity = (*identity[:2], message.id)
+            message = message.message
         onward, back, payload, source, _ = message
-        core.copies.begun(token, state, ConsumerTarget(target.number))
         return Arrival(
             Message(onward[1:], (), payload, source, None),
             False,
-            core.identity(),
+            identity,
             PLAIN,
             PlainPath(Message(onward, back, b"", source, None)),
             deadline=since + self._timeout,
         )
+
+    def link_lost(self, link: str) -> None:
+        """Make full records of the messages that came over a link, or were sent over it."""
+        self.unsettled.link_lost(link)
+        at = LinkTarget(link)
+        for state, token, _ in list(self.open.values()):
+            if state.fast is not None and state.fast.entries[token][0].target == at:
+                state.promote(token)
+
+    def token(self) -> tuple[bytes, Address]:
+        """Return a token, and the address at which the outcome of its copy is awaited."""
+        return (self._tokens or self._draw()).pop()
 
     def _draw(self) -> list[tuple[bytes, Address]]:
         """Draw tokens, each with the address at which the outcome of its copy is awaited."""

@@ -1,16 +1,27 @@
-"""The fast path of pre-settled messages between dispatchers.
+"""The fast path of messages between dispatchers.
 
 Of messages to a name that enter at one node, the transit addresses differ in their id alone. So
 what a node does with one it does with the next: it puts the id into the address for the next node,
-which it has written before, or hands the message to its consumer. Nothing is kept of the message.
+which it has written before, or hands the message to its consumer. Nothing is kept of a pre-settled
+message; an unsettled one has an entry: see `_fast_unsettled.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...protocol import DELIVERY, Address, Context, Message, OnwardError
-from ...protocol.dispatch import ID_SIZE, FastPath, Transit, encode_transit, node_digest
+from ...protocol import DELIVERY, Address, Context, Message, OnwardError, Route
+from ...protocol.dispatch import (
+    ID_SIZE,
+    FastLink,
+    FastPath,
+    Transit,
+    encode_transit,
+    milliseconds,
+    next_wait,
+    node_digest,
+)
+from ._fast_unsettled import FastUnsettled
 
 if TYPE_CHECKING:
     from ._arrival import Arrival
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
     from ._fast_path import FastPaths
     from ._name_state import NameState
 
-__all__ = ["FastTransits"]
+__all__ = ["FastTransits", "Way"]
 
 MAX_TRANSITS: Final = 4096
 """Most transit addresses of which the way is remembered, without their ids; the oldest is read in
@@ -27,6 +38,8 @@ full again."""
 
 _EMPTY: Final = (None, None, None, 0)
 """All of a context but what it is allowed: it says nothing."""
+_TRANSIT: Final = b"t"
+"""The first byte of a transit address; the others are those of outcomes."""
 _SHORT, _LONG = 0x60, 0x78
 """The head of a text in CBOR: of one of less than 24 bytes the first and its size; of 24 to 255
 bytes the second, followed by the size."""
@@ -44,6 +57,10 @@ class Way(NamedTuple):
         link: The link to the next node; `None`: they are for a consumer here.
         head: The transit address for the next node, as far as its id.
         tail: What follows the id.
+        to: The link as their target; `None` if they are pre-settled, or for a consumer here.
+        settled: Whether they are pre-settled.
+        wait: Time for which their outcome is awaited, in seconds; 0 is no limit.
+        text: The link that they come over, as text.
     """
 
     state: NameState
@@ -52,14 +69,21 @@ class Way(NamedTuple):
     link: Address | None
     head: bytes
     tail: bytes
+    to: FastLink | None = None
+    settled: bool = True
+    wait: float = 0.0
+    text: str = ""
 
 
 class FastTransits:
-    """The ways of pre-settled messages to and from other dispatchers.
+    """The ways of messages to and from other dispatchers.
 
     Args:
         core: The dispatcher.
         paths: The fast paths of its names.
+
+    Attributes:
+        unsettled: What is known of unsettled messages.
     """
 
     def __init__(self, core: DispatchCore, paths: FastPaths) -> None:
@@ -68,27 +92,37 @@ class FastTransits:
         self._dispatch: Final = core.node.parts.router.dispatch
         self._run_queue: Final = core.node.parts.run_queue
         self._digest: Final = node_digest(core.own)
-        self._ways: Final[dict[bytes, Way]] = {}  # of what enters here, by the value of its name
+        self._empty: Context | None = None  # the last one that was seen to say nothing
+        self.unsettled: Final = FastUnsettled(core, paths)
+        # Of what enters here, by the value of its name: pre-settled messages, and others.
+        self._ways: Final[dict[bytes, Way]] = {}
+        self._unsettled_ways: Final[dict[bytes, Way]] = {}
         self._transits: Final[dict[bytes, Way]] = {}  # of transit addresses without their id
 
     def clear(self) -> None:
         """Forget all ways."""
         self._ways.clear()
+        self._unsettled_ways.clear()
         self._transits.clear()
 
     def forget(self, name: bytes) -> None:
         """Forget the way of a name."""
         self._ways.pop(name, None)
+        self._unsettled_ways.pop(name, None)
 
     # --- messages that enter here -----------------------------------------------------------
 
     def learn_way(self, name: bytes, state: NameState) -> None:
-        """Remember the way of messages to a name that enter here, if it is one link."""
+        """Remember the ways of messages to a name that enter here, if they are one link."""
         fast = state.fast
         if fast is not None:
             transit = Transit(state.name.text, *self._core.identity(), settled=True)
             none = Way(state, fast.plans, None, None, b"", b"")
             self._ways[name] = self._way(state, transit, None) or none
+            # Its outcome is awaited for the same time here.
+            wait = milliseconds(self._core.options.outcome_timeout)
+            transit = transit._replace(settled=False, wait=wait)
+            self._unsettled_ways[name] = self._way(state, transit, None) or none
 
     def knows(self, name: bytes, plans: int) -> bool:
         """Whether the way of a name, or that it has none, is remembered for a plan."""
@@ -96,23 +130,29 @@ class FastTransits:
         return way is not None and way.plans == plans
 
     def send_on(self, state: NameState, fast: FastPath[Arrival], message: Message) -> bool:
-        """Send a pre-settled message that enters here on; return whether its way is known."""
-        onward, _, payload, _, _ = message
-        way = self._ways.get(onward[0][1])
+        """Send a message that enters here on; return whether its way is known."""
+        onward, back, _, _, _ = message
+        way = (self._unsettled_ways if back else self._ways).get(onward[0][1])
         if way is None or way[3] is None or way[1] != fast.plans:
             return False
-        value = b"".join((way[4], self._core.identity()[2], way[5]))
-        self._send(state, way, value, message, onward[1:], payload)
+        number = self._core.identity()[2]
+        if back:
+            return self.unsettled.ask(fast, way, number, message)
+        self._send(way, number, message, onward[1:])
         return True
 
     # --- messages of other dispatchers ------------------------------------------------------
 
     def receive(self, message: Message) -> bool:
-        """Receive a transit address in second place; return whether it went on, or is dropped."""
-        onward, _, payload, source, context = message
+        """Receive a transit address or an outcome in second place; return whether it was taken."""
+        onward, _, _, source, context = message
         value = onward[1][1]
-        if context is not None and (len(onward) > 2 or context[:4] != _EMPTY):
-            return False
+        if context is not None and (context is not self._empty or len(onward) > 2):
+            if len(onward) > 2 or context[:4] != _EMPTY:
+                return False
+            self._empty = context
+        if value[:1] != _TRANSIT:
+            return self.unsettled.receive(value, message)
         at = _id_of(value)
         if not at:
             return False
@@ -128,9 +168,11 @@ class FastTransits:
             or (instruments is not None and instruments.names is not None)
         ):
             return False
+        number = value[at : at + ID_SIZE]
+        if not way[7]:
+            return self.unsettled.pass_on(fast, way, number, message)
         if way[3] is not None:
-            value = b"".join((way[4], value[at : at + ID_SIZE], way[5]))
-            self._send(state, way, value, message, onward[2:], payload)
+            self._send(way, number, message, onward[2:])
             return True
         target = fast.only or fast.choose()
         if target is None:
@@ -140,7 +182,7 @@ class FastTransits:
 
     def learn(self, value: bytes, transit: Transit, state: NameState, source: Address) -> None:
         """Remember the way of messages like one of another dispatcher that was received in full."""
-        if not transit.settled or transit.redirected or transit.ttl or transit.wait:
+        if transit.redirected or transit.ttl or (transit.settled and transit.wait):
             return
         at = _id_of(value)
         if not at or not self._paths.plan(state) or state.fast is None:
@@ -159,42 +201,40 @@ class FastTransits:
         fast = state.fast
         if fast is None or not state.is_near(transit.path):
             return None
+        settled, wait, text = transit.settled, transit.wait / 1000, ""
+        if source is not None:
+            text = self._core.topology.text_of(source)
         found = fast.link(transit.ingress, transit.path)
         if found is None:
             here = any(record.active for record in state.consumers.values())
-            return Way(state, fast.plans, source, None, b"", b"") if here else None
+            ends = None, settled, wait, text
+            return Way(state, fast.plans, source, None, b"", b"", *ends) if here else None
         link = self._core.topology.links.get(found)
         if link is None:
             return None
         path = (*transit.path, self._digest)
-        value = encode_transit(transit._replace(path=path))
+        next_ = next_wait(wait) if wait else 0
+        value = encode_transit(transit._replace(path=path, wait=next_))
         at = _id_of(value)
         if not at:
             return None
-        return Way(state, fast.plans, source, link, value[:at], value[at + ID_SIZE :])
+        to = None if settled else fast.link_target(found)
+        head, tail = value[:at], value[at + ID_SIZE :]
+        return Way(state, fast.plans, source, link, head, tail, to, settled, wait, text)
 
-    def _send(
-        self,
-        state: NameState,
-        way: Way,
-        value: bytes,
-        message: Message,
-        rest: tuple[Address, ...],
-        payload: bytes,
-    ) -> None:
-        """Send a message to the next node; drop it if the link takes none."""
-        core, link = self._core, way[3]
+    def _send(self, way: Way, number: bytes, message: Message, rest: Route) -> None:
+        """Send a pre-settled message to the next node; drop it if the link takes none."""
+        core, link, value = self._core, way[3], b"".join((way[4], number, way[5]))
         if link is None:
             raise AssertionError("a way to another node without a link")
         onward = (link, core.address, _new(Address, (DELIVERY, value)), *rest)
         try:
-            self._dispatch(_new(Message, (onward, (), payload, None, None)))
+            self._dispatch(_new(Message, (onward, (), message[2], None, None)))
         except OnwardError:
-            state.dropped += 1
+            way[0].dropped += 1
             core.counts["copies that a link did not take"] += 1
             core.counts["link down"] += 1
-            context: Context | None = None
-            lost = Message(rest, (), payload, message[3], context)
+            lost = Message(rest, (), message[2], message[3], None)
             core.node.dead_letter(lost, "link down")
 
 

@@ -89,7 +89,7 @@ from ._errors import (
     TooManyProvisions,
     UnknownProvision,
 )
-from ._fast_path import FastDelivery, FastPath, FastTarget, Promote
+from ._fast_path import FastDelivery, FastLink, FastPath, FastTarget, Promote
 from ._frame_codec import (
     decode_network_frame,
     encode_network_frame,
@@ -348,6 +348,7 @@ __all__ = [
     "EndState",
     "FanOut",
     "FastDelivery",
+    "FastLink",
     "FastPath",
     "FastTarget",
     "Gate",

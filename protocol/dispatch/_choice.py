@@ -237,13 +237,19 @@ class Chooser:
 
     def bound(self, target: Target) -> None:
         """Count a message as bound to a target."""
-        if isinstance(target, LinkTarget) and target.link not in self._links:
+        if isinstance(target, LinkTarget):
+            self.link_load(target.link).messages += 1
+        elif (load := self._load(target)) is not None:
+            load.messages += 1
+
+    def link_load(self, link: str) -> Load:
+        """Return the load of a link, to be counted in until the ways change."""
+        load = self._links.get(link)
+        if load is None:
             if self._links is _NONE:
                 self._links = {}
-            self._links[target.link] = Load(self.link_window)
-        load = self._load(target)
-        if load is not None:
-            load.messages += 1
+            load = self._links[link] = Load(self.link_window)
+        return load
 
     def settled(self, target: Target, seconds: float | None = None) -> None:
         """Count a message of a target as settled; do nothing if the target has gone.

@@ -212,11 +212,11 @@ class Deliveries(Generic[M]):
     def _adopt(self, fast: FastPath[M], entries: Iterable[tuple[bytes, FastDelivery[M]]]) -> None:
         for token, entry in entries:
             delivery = fast.promote(token, entry)
-            target, _, since, _, _ = entry
+            target, _, since, _, _, _ = entry
             delivery.limit = delivery.deadline
             self._enter(delivery, since)
             delivery.tries = 1
-            self._copies.add(delivery, ConsumerTarget(target.number), token)
+            self._copies.add(delivery, target.target, token)
             self.sent(token, since)
 
     # --- copies -----------------------------------------------------------------------------

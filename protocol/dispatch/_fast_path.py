@@ -1,13 +1,14 @@
 """The fast path of a name: for messages of which only the consumer has to be remembered.
 
-Most messages are sent to one consumer that has credit, and are accepted. Such a message needs no
-full record: on the fast path there is one entry for each, under its token. It counts as each other
-one, in the load and the credit of its consumer and in the limits of the node. Whatever else happens
-to it, the entry is first *promoted*: the full record is made, as if there had been one all along.
+Most messages are sent to one consumer that has credit, or over the one link that leads to
+consumers, and are accepted. Such a message needs no full record: on the fast path there is one
+entry for each, under its token. It counts as each other one, in the load and the credit of its
+target, in the limits of the node and in the share of its source. Whatever else happens to it, the
+entry is first *promoted*: the full record is made, as if there had been one all along.
 
 ```
-begin ─▶ entry ─▶ accepted by its consumer
-           └──▶ promoted: released, rejected, late, its consumer or link changes, ...
+begin, begin_on ─▶ entry ─▶ accepted by its target
+                     └──▶ promoted: released, rejected, late, its consumer or link changes, ...
 ```
 
 A name has the fast path while its semantics, its consumers and the ways to other nodes are as they
@@ -17,17 +18,18 @@ were when it was planned; each change closes it, until it is planned again.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from math import inf
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ._choice import Chooser, Load
+from ._choice import Chooser, ConsumerTarget, LinkTarget, Load
 from ._consumer_queue import ConsumerQueue
 from ._delivery import Delivery
-from ._delivery_limits import NodeTotals
+from ._delivery_limits import NodeTotals, Share
 from ._name_consumers import NameConsumer
 from ._semantics_parts import RoutingPattern
 from ._small_table import EMPTY, SmallTable
 
-__all__ = ["FastDelivery", "FastPath", "FastTarget", "Promote"]
+__all__ = ["FastDelivery", "FastLink", "FastPath", "FastTarget", "Promote"]
 
 M = TypeVar("M")
 
@@ -53,11 +55,31 @@ class FastTarget(NamedTuple, Generic[M]):
     record: NameConsumer[M]
     consumer: Any
 
+    @property
+    def target(self) -> ConsumerTarget:
+        """It as the target of a copy."""
+        return ConsumerTarget(self.number)
 
-FastDelivery: TypeAlias = tuple[FastTarget[M], int, float, float, Any]
-"""An unsettled message on the fast path. A plain tuple, as one is made for each: the consumer that
-has it; its bytes; when it was sent, and when it is promoted at the latest, in seconds; and what its
-full record is made from."""
+
+class FastLink(NamedTuple):
+    """The link to the next node, as the target of messages on the fast path.
+
+    Attributes:
+        target: It as the target of a copy.
+        load: Its load.
+    """
+
+    target: LinkTarget
+    load: Load
+
+
+FastHanded: TypeAlias = tuple[FastTarget[M], int, float, float, Any, Share | None]
+FastSent: TypeAlias = tuple[FastLink, int, float, float, Any, Share | None]
+FastDelivery: TypeAlias = FastHanded[M] | FastSent
+"""An unsettled message on the fast path. A plain tuple, as one is made for each: the consumer or
+the link that has it; its bytes; when it was sent, and when it is promoted at the latest, in
+seconds, infinity being never; what its full record is made from; and what its source has at this
+node, `None` if it has entered here."""
 
 
 Promote: TypeAlias = Callable[[bytes, FastDelivery[M]], Delivery[M]]
@@ -120,7 +142,7 @@ class FastPath(Generic[M]):
         self._consumers: dict[int, FastTarget[M]] = {}
         self._chooser: Final = chooser
         self._pattern = RoutingPattern.BALANCED
-        self._timer: float | None = None
+        self._timer = inf
 
     def plan(
         self,
@@ -173,9 +195,13 @@ class FastPath(Generic[M]):
         """
         return self._chooser.only_link(ingress, passed)
 
-    def begin(self, token: bytes, entry: FastDelivery[M]) -> bool:
+    def link_target(self, link: str) -> FastLink:
+        """Return a link as the target of messages, until the next change."""
+        return FastLink(LinkTarget(link), self._chooser.link_load(link))
+
+    def begin(self, token: bytes, entry: FastHanded[M]) -> bool:
         """Begin an unsettled message; return whether there is room and credit for it."""
-        target, size, _, limit, _ = entry
+        target, size, _, limit, _, share = entry
         queue, totals = target[2], self._totals
         entries = self.entries
         if (
@@ -183,6 +209,7 @@ class FastPath(Generic[M]):
             or queue.waiting
             or totals.size + size > self._most_size
             or len(entries) + self._deliveries.unsettled >= self._most
+            or (share is not None and not self._begin_share(share, size))
         ):
             return False
         if self.only is None:
@@ -190,9 +217,34 @@ class FastPath(Generic[M]):
         queue.credit -= 1
         target[1].messages += 1
         totals.size += size
-        if self._timer is None or limit < self._timer:
+        if limit < self._timer:
             self._timer = limit
         entries[token] = entry
+        return True
+
+    def begin_on(self, token: bytes, entry: FastSent) -> bool:
+        """Begin an unsettled message that goes over a link; return whether there is room for it."""
+        target, size, _, limit, _, share = entry
+        totals, entries = self._totals, self.entries
+        if (
+            totals.size + size > self._most_size
+            or len(entries) + self._deliveries.unsettled >= self._most
+            or (share is not None and not self._begin_share(share, size))
+        ):
+            return False
+        target[1].messages += 1
+        totals.size += size
+        if limit < self._timer:
+            self._timer = limit
+        entries[token] = entry
+        return True
+
+    def _begin_share(self, share: Share, size: int) -> bool:
+        """Count one more message of a source, if it may have one; return whether it may."""
+        may = share.may_have("size", size, self._most_size)
+        if not (may and share.may_have("unsettled", 1, self._most)):
+            return False
+        _count(share, 1, size)
         return True
 
     def took(self, target: FastTarget[M]) -> None:
@@ -202,28 +254,32 @@ class FastPath(Generic[M]):
     def accept(self, token: bytes) -> FastDelivery[M]:
         """End an entry as accepted; return it. What waits for its consumer is served then."""
         entry = self.entries.pop(token)
-        target, size, _, _, _ = entry
-        _, load, queue, record, _ = target
+        target, size, _, _, _, share = entry
         self._totals.size -= size
         self.accepted += 1
-        load.messages -= 1
-        if not record.by_credit:
-            queue.credit += 1
+        target[1].messages -= 1
+        if share is not None:
+            _count(share, -1, -size)
+        if isinstance(target, FastTarget) and not target[3].by_credit:
+            target[2].credit += 1
         return entry
 
     def take(self, token: bytes) -> FastDelivery[M]:
         """Remove an entry that is promoted: its load and its credit stay as they are."""
         entry = self.entries.pop(token)
-        self._totals.size -= entry[1]
+        _, size, _, _, _, share = entry
+        self._totals.size -= size
+        if share is not None:
+            _count(share, -1, -size)
         return entry
 
     # --- time -------------------------------------------------------------------------------
 
     def get_timer(self) -> float | None:
-        """Return when `due` has to be called, in seconds; `None` if there is no entry."""
+        """Return when `due` has to be called, in seconds; `None` if nothing has its time."""
         if not self.entries:
-            self._timer = None
-        return self._timer
+            self._timer = inf
+        return None if self._timer == inf else self._timer
 
     def due(self, now: float) -> list[tuple[bytes, FastDelivery[M]]]:
         """Remove and return the entries of which the time is over, or will be soon."""
@@ -233,5 +289,13 @@ class FastPath(Generic[M]):
         end = now + _EARLY
         late = [token for token, entry in self.entries.items() if entry[3] <= end]
         taken = [(token, self.take(token)) for token in late]
-        self._timer = min((each[3] for each in self.entries.values()), default=None)
+        self._timer = min((each[3] for each in self.entries.values()), default=inf)
         return taken
+
+
+def _count(share: Share, messages: int, size: int) -> None:
+    """Count that a source, and those that it is one of, have more unsettled messages, or less."""
+    share.unsettled += messages
+    share.size += size
+    if share.whole is not None:
+        _count(share.whole, messages, size)

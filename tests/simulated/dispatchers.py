@@ -5,9 +5,11 @@ producers of names with all patterns: direct with each rule for a second consume
 balanced, multicast with one, two or all accepts, names that hold, redirect, drop or reject what no
 consumer takes, and names that hold on disk, accept at once, or know duplicates. Consumers come, go
 and move; they are quick, slow, of changing mind, or settle nothing at all, and some ask for each
-few messages by credit, slowly. Links are cut, with and without a word, and become slow; nodes crash
-and are started again, with the files that they had. Then all is healed, and after a while it has to
-hold, besides what `violations` says of each message, that:
+few messages by credit, slowly. Messages are sent by producers, as requests, and as plain ones with
+a return route. In half of the runs most messages go the fast path: nodes have no event log, most
+messages are plain ones, and names are such as may have it. Links are cut, with and without a word,
+and become slow; nodes crash and are started again, with the files that they had. Then all is
+healed, and after a while it has to hold, besides what `violations` says of each message, that:
 
 1. Each node knows the nodes with consumers of each name, and no others; of a direct name at most
    one consumer in the network is active, and one is if there are any.
@@ -50,7 +52,7 @@ from onward.actors.dispatch import (
 )
 from onward.actors.dispatch._credited import CreditedConsumer
 from onward.actors.dispatch._hold_store import HoldStore
-from onward.protocol import Address, Message, NotDelivered, OnwardError
+from onward.protocol import Address, Message, NotDelivered, OnwardError, read_error_reply
 from onward.protocol.dispatch import (
     ACCEPTED,
     ALL,
@@ -95,7 +97,10 @@ AGE: Final = 6.0
 """Time for which a message is worth handling that was accepted as it is on disk, in seconds."""
 WINDOW: Final = 8
 REFUSED: Final = Rejected("shop:closed", "today")
-OPTIONS: Final = DispatchOptions(deliveries=DeliveryLimits(promise_time=LONGEST))
+OPTIONS: Final = DispatchOptions(
+    outcome_timeout=LONGEST, deliveries=DeliveryLimits(promise_time=LONGEST)
+)
+BACK: Final = Address(0, b"back")
 WEIGHTS: Final = {
     "cut": 3,
     "silent cut": 3,
@@ -163,6 +168,18 @@ def _multicast(accepts: int) -> Semantics:
     )
 
 
+def _may_be_quick(semantics: Semantics) -> bool:
+    """Whether messages to a name with these semantics may go the fast path."""
+    reliability = semantics.reliability
+    return not (
+        semantics.pattern is RoutingPattern.MULTICAST
+        or semantics.weigh is Weigh.TIME
+        or semantics.gate is Gate.CREDIT
+        or reliability.settle is Settlement.AT_ONCE
+        or reliability.deduplicate
+    )
+
+
 class KeptFile(HoldStore):
     """A file of messages on hold that outlives its node, in memory.
 
@@ -207,6 +224,10 @@ class Seen(Dispatcher):
         """Return the other nodes that it has a path to."""
         return set(self._core.paths.nodes)
 
+    def ended_fast(self) -> int:
+        """Return how many messages have ended on the fast path."""
+        return self._core.fast.accepted
+
     def tables(self) -> dict[str, int]:
         """Return the sizes of the tables that end up empty."""
         core, figures = self._core, self.statistics()
@@ -220,6 +241,8 @@ class Seen(Dispatcher):
             "copies": len(core.copies.tokens),
             "copies at neighbours": len(core.copies.downstream),
             "paths back to neighbours": len(core.copies.upstream),
+            "messages on the fast path": len(core.fast.open),
+            "of them messages of neighbours": sum(map(len, core.fast.unsettled.came.values())),
             "consumers in all": core.totals.consumers,
             "producers in all": core.totals.producers,
             "bytes": core.totals.size,
@@ -512,10 +535,36 @@ class Plain(Worker):
             self.reply(message, b"yes")
 
 
+class Back(Worker):
+    """The sender of plain messages, which gets their answers, each at a number of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: dict[bytes, asyncio.Future[Outcome]] = {}
+
+    def handle_message(self, message: Message) -> None:
+        future = self.waits.pop(message.onward_route[-1].value)
+        error = read_error_reply(message)
+        if error is None:
+            future.set_result(ACCEPTED)
+        elif not error.certain:
+            future.set_result(MODIFIED)
+        else:
+            future.set_result(REFUSED if REFUSED.condition in error.reason else RELEASED)
+
+    async def ask(self, name: str, payload: bytes) -> Outcome:
+        """Send a message, and wait for its outcome."""
+        future: asyncio.Future[Outcome] = self.node.loop.create_future()
+        self.waits[payload] = future
+        self.node.send(f"34#{name}", payload, return_route=[BACK, Address(0, payload)])
+        return await future
+
+
 class Place:
     """A node of the network, while it lives."""
 
-    def __init__(self, node: Node, dispatcher: Seen, counted: Counted) -> None:
+    def __init__(self, node: Node, dispatcher: Seen, counted: Counted, back: Back) -> None:
+        self.back = back
         self.node = node
         self.counted = counted
         self.dispatcher = dispatcher
@@ -539,7 +588,9 @@ class World:
         self.seed = seed
         self.draw = draw = random.Random(f"{seed}/dispatchers")
         self.semantics = draw_semantics(draw)
-        self.names = sorted(draw.sample(sorted(self.semantics), 6))
+        self.quick = random.Random(f"{seed}/quick").random() < 0.5
+        quick = [name for name, semantics in self.semantics.items() if _may_be_quick(semantics)]
+        self.names = sorted(draw.sample(sorted(quick if self.quick else self.semantics), 6))
         if "redirected" in self.names and "balanced" not in self.names:
             self.names.append("balanced")
         count = draw.choice((2, 2, 3, 3, 3, 4, 5, 6))
@@ -595,16 +646,21 @@ class World:
 
     async def _start(self, host: str) -> None:
         known = host in self._network.nodes
-        node = await (self._network.restart(host) if known else self._network.node(host))
-        counted = Counted()
-        node.add_instrument(counted)
+        if known:
+            node = await self._network.restart(host)
+        else:
+            node = await self._network.node(host, error_replies=True)
+        counted, back = Counted(), Back()
+        if not self.quick:
+            node.add_instrument(counted)
+        await node.start(lambda: back, address=BACK)
         dispatcher = await Seen.attach(node, replace(OPTIONS, hold_file=f"{host}.db"))
         assert isinstance(dispatcher, Seen)
         for name, semantics in self.semantics.items():
             dispatcher.provision(name, semantics)
         node.dead_letters.subscribe(self._dead)
         await node.listen(f"sim://{host}", expose=[DISPATCH])
-        place = self.places[host] = Place(node, dispatcher, counted)
+        place = self.places[host] = Place(node, dispatcher, counted, back)
         place.anonymous = await dispatcher.produce_any()
         for name in self.names:
             if self.draw.random() < 0.7:
@@ -659,7 +715,9 @@ class World:
             if self._making:
                 name = draw.choice(self.names)
                 for _ in range(draw.choice((1, 1, 3, 12))):
-                    self._send(host, place, name, draw.uniform(0.2, LONGEST), draw.random())
+                    timeout, kind = draw.uniform(0.2, LONGEST), draw.random()
+                    plain = self.quick and 0.2 < kind < 0.8
+                    self._send(host, place, name, timeout, 1.0 if plain else kind)
 
     def _send(self, host: str, place: Place, name: str, timeout: float, kind: float) -> Sent:
         """Send a message: its kind, from 0 to 1, says how, and whether it is pre-settled."""
@@ -676,6 +734,9 @@ class World:
             send = partial(anonymous.send_settled, name, payload)
             if not sent.settled:
                 send = partial(anonymous.send, name, payload, timeout=timeout)
+        elif kind > 0.9 and name not in AT_ONCE:
+            sent.until = self._now() + LONGEST
+            send = partial(place.back.ask, name, payload)
         elif kind > 0.8 or (producer is None and kind >= 0.2):
             send = partial(self._request, place.node, name, payload, timeout)
         elif producer is None:
@@ -720,7 +781,7 @@ class World:
         self.takers.append(taker)
         window = self.draw.choice((1, 3, 20))
         consume = place.dispatcher.consume
-        if self.draw.random() < 0.2:
+        if self.draw.random() < 0.2 and not self.quick:
             with suppress(ConsumerRefused):
                 taker.consumer = Reader(taker, place.dispatcher, random.Random(f"{taker.number}"))
                 place.takers.append(taker)
@@ -923,6 +984,7 @@ class World:
 
     def _collect(self, place: Place) -> None:
         self.outcome.counts.update(place.dispatcher.statistics().counts)
+        self.outcome.happened["ended on the fast path"] += place.dispatcher.ended_fast()
 
 
 @contextmanager
@@ -935,6 +997,7 @@ def _drawn(seed: int) -> Generator[None]:
     files: dict[str, sqlite3.Connection] = {}
     with (
         mock.patch(f"{package}._core.secrets", tokens),
+        mock.patch(f"{package}._fast_path.secrets", tokens),
         mock.patch(f"{package}._core.time", clock),
         mock.patch(f"{package}._stored.time", clock),
         mock.patch(f"{package}._dispatcher.HoldStore", partial(KeptFile, files)),

@@ -25,10 +25,24 @@ SETTLE: Final = 10.0
 
 
 class Net:
-    """Dispatchers of a simulated network."""
+    """Dispatchers of a simulated network.
 
-    def __init__(self, network: SimulatedNetwork) -> None:
+    Args:
+        network: The network.
+        error_replies: Whether a sender is told of errors.
+        outcome_timeout: As of `DispatchOptions`.
+    """
+
+    def __init__(
+        self,
+        network: SimulatedNetwork,
+        *,
+        error_replies: bool = False,
+        outcome_timeout: float = DispatchOptions().outcome_timeout,
+    ) -> None:
         self.network = network
+        self.error_replies = error_replies
+        self.outcome_timeout = outcome_timeout
         self.nodes: dict[str, Node] = {}
         self.at: dict[str, Dispatcher] = {}
         self.links: dict[tuple[str, str], Address] = {}
@@ -43,9 +57,11 @@ class Net:
         network: NetworkLimits | None = None,
     ) -> None:
         for name in names:
-            node = self.nodes[name] = await self.network.node(name)
+            node = await self.network.node(name, error_replies=self.error_replies)
+            self.nodes[name] = node
             options = DispatchOptions(
                 cost=cost,
+                outcome_timeout=self.outcome_timeout,
                 default=default or Semantics(),
                 circuits=circuits or CircuitLimits(),
                 name_slice=name_slice,

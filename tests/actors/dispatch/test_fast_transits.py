@@ -1,4 +1,4 @@
-"""Pre-settled messages between dispatchers, by the way of those before them."""
+"""Messages between dispatchers, by the way of those before them: pre-settled ones."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_name_of_many_bytes_is_read_in_full(net: Net) -> None:
     assert ways(net, "b") == 0
 
 
-async def test_unsettled_messages_and_those_with_a_time_are_read_in_full(net: Net) -> None:
+async def test_messages_with_a_time_are_read_in_full(net: Net) -> None:
     await linear(net)
     shop = await recorder(net)
     context = Context(deadline=net.nodes["a"].loop.time() + 100.0)
@@ -104,7 +104,7 @@ async def test_unsettled_messages_and_those_with_a_time_are_read_in_full(net: Ne
         await sleep(1)
     producer = await net.at["a"].produce("orders")
     for _ in range(2):
-        await producer.send(b"x")
+        await producer.send(b"x", timeout=100.0)
     assert len(shop.messages) == 4
     assert ways(net, "b") == 0
 

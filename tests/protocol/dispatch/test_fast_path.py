@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from random import Random
 from typing import TypeAlias
 
@@ -23,10 +24,12 @@ from onward.protocol.dispatch import (
     Dropped,
     FastDelivery,
     FastPath,
+    FastTarget,
     Gate,
     Hand,
     Hold,
     Last,
+    LinkTarget,
     NameState,
     NodeTotals,
     Paths,
@@ -35,7 +38,10 @@ from onward.protocol.dispatch import (
     Retry,
     RoutingPattern,
     Semantics,
+    SendOn,
     Settlement,
+    Share,
+    Target,
     Told,
     Weigh,
     join_links,
@@ -48,7 +54,7 @@ State: TypeAlias = NameState[str]
 TIME = 30.0
 HOLD = Retry(first=1.0, longest=4.0, hold=Hold(messages=3, age=20.0))
 IDENTITY = ("a", b"instance", b"12345678")
-LINKS = {"a": {"x": 1}, "x": {"a": 1}}
+LINKS = {"a": {"x": 1, "y": 1}, "x": {"a": 1}, "y": {"a": 1}}
 
 
 class Name:
@@ -76,7 +82,7 @@ class Name:
         self.now = 0.0
         self.taken = 0
         self.draw = draw
-        self.at: dict[str, tuple[bytes, int]] = {}
+        self.at: dict[str, tuple[bytes, Target]] = {}
         self.log: list[object] = []
         self.perform()
 
@@ -85,35 +91,60 @@ class Name:
 
     def promoted(self, token: bytes, entry: FastDelivery[str]) -> Delivery[str]:
         del token
-        _, size, _, limit, message = entry
-        return Delivery(message, size, "plain", IDENTITY, deadline=limit)
+        _, size, _, limit, message, share = entry
+        return self.delivery(message, size, None if limit == inf else limit, share)
 
-    def send(self, message: str, size: int = 10) -> bool:
-        """Send an unsettled message; return whether it went the fast path."""
-        path = self.path()
-        target = None if path is None else path.only or path.choose()
-        if path is not None and target is not None:
+    def delivery(
+        self, message: str, size: int, deadline: float | None, share: Share | None
+    ) -> Delivery[str]:
+        """Return the full record of a message, which has come over link y if it has a share."""
+        if share is None:
+            return Delivery(message, size, "plain", IDENTITY, deadline=deadline)
+        token, identity = message.encode(), ("y", *IDENTITY[1:])
+        return Delivery(message, size, "y", identity, token=token, deadline=deadline, share=share)
+
+    def send(
+        self, message: str, size: int = 10, *, over_link: bool = False, limit: float = TIME
+    ) -> bool:
+        """Send an unsettled message, or receive one over link y; return whether it went fast."""
+        path, end = self.path(), self.now + limit
+        share = self.totals.share_of("y", neighbour=True) if over_link else None
+        if path is not None:
             token = self.draw()
-            if path.begin(token, (target, size, self.now, self.now + TIME, message)):
+            target = path.only or path.choose()
+            link = None if target else path.link("y" if over_link else "a", ())
+            rest = size, self.now, end, message, share
+            began = False
+            to: Target | None = None
+            if target is not None:
+                began, to = path.begin(token, (target, *rest)), target.target
+            elif link is not None:
+                at = path.link_target(link)
+                began, to = path.begin_on(token, (at, *rest)), at.target
+            if began and to is not None:
                 self.taken += 1
-                self.at[message] = token, target.number
-                self.log.append(("hand", target.number, message))
+                self.at[message] = token, to
+                self.log.append(("hand", to, message))
                 return True
-        deadline = self.now + TIME
-        self.state.bind(Delivery(message, size, "plain", IDENTITY, deadline=deadline), self.now)
+        deadline = None if end == inf else end
+        self.state.bind(self.delivery(message, size, deadline, share), self.now)
         self.perform()
         return False
 
+    def recall(self, message: str) -> None:
+        """Make the full record of a message, as before its source tells something of it."""
+        self.state.deliveries.promote(self.at[message][0])
+
     def tell(self, message: str, state: DeliveryState) -> None:
-        token, number = self.at[message]
+        token, at = self.at[message]
         path = self.state.deliveries.fast
         if state == ACCEPTED and path is not None and token in path.entries:
             target = path.accept(token)[0]
             self.log.append(("told", message, ACCEPTED))
-            if target.queue.waiting:
-                self.state.serve(number, self.now)
+            if isinstance(target, FastTarget) and target.queue.waiting:
+                self.state.serve(target.number, self.now)
         else:
-            self.state.disposition(token, state, ConsumerTarget(number), self.now)
+            self.state.disposition(token, state, at, self.now)
         self.perform()
 
     def perform(self) -> None:
@@ -121,8 +152,12 @@ class Name:
             match event:
                 case Hand(number, token, delivery):
                     assert token is not None
-                    self.at[delivery.message] = token, number
-                    self.log.append(("hand", number, delivery.message))
+                    self.at[delivery.message] = token, ConsumerTarget(number)
+                    self.log.append(("hand", ConsumerTarget(number), delivery.message))
+                case SendOn(link, token, delivery):
+                    assert token is not None
+                    self.at[delivery.message] = token, LinkTarget(link)
+                    self.log.append(("hand", LinkTarget(link), delivery.message))
                 case Told(delivery, outcome):
                     self.log.append(("told", delivery.message, outcome))
                 case CopyEnded(_, target, end, sent, _, outcome):
@@ -137,17 +172,19 @@ class Name:
         log, self.log = sorted(map(str, self.log)), []
         timer = self.state.get_timer()
         loads = [self.state.load(ConsumerTarget(each)) for each in range(12)]
+        loads += [self.state.load(LinkTarget(each)) for each in "xy"]
+        share = self.totals.share_of("y", neighbour=True)
         told = self.state.deliveries.statistics()
         # The tokens of messages that were accepted on the fast path are not kept.
         told = replace(told, repeated=told.repeated + told.unknown, unknown=0)
         figures = told, len(self.state.deliveries)
-        size = self.totals.size, self.state.busy, self.state.idle
+        size = self.totals.size, share.size, share.unsettled, self.state.busy, self.state.idle
         return log, loads, figures, size, timer is None or timer > self.now
 
 
 def step(random: Random, names: list[Name], number: int) -> None:
     """Do the same to each name."""
-    kind, seed = random.randrange(15), random.random()
+    kind, seed = random.randrange(20), random.random()
     now = names[0].now + random.choice((0.0, 0.1, 3.0))
     known = sorted(names[0].at)
     message = random.choice(known) if known else ""
@@ -172,14 +209,22 @@ def step(random: Random, names: list[Name], number: int) -> None:
             case 2:
                 each.state.update(semantics, now)
             case 3:
-                each.state.set_nodes({"x": 0} if seed < 0.3 else {}, now)
+                each.state.set_nodes({"x": 0} if seed < 0.6 else {}, now)
             case 4:
                 each.state.credit(int(seed * 12), 2, now)
             case 5 | 6 | 7 | 8 | 9:
                 if message:
                     each.tell(message, end)
+            case 10:
+                each.state.link_lost("x" if seed < 0.5 else "y", now)
+                each.perform()
+                each.state.set_paths(Paths(join_links(LINKS), "a"), str, now)
+            case 11:
+                if message:
+                    each.recall(message)
+                    each.state.source_ended("y", message.encode(), now, settled=seed < 0.5)
             case _:
-                each.send(f"{number}")
+                each.send(f"{number}", over_link=seed < 0.5, limit=TIME if seed < 0.9 else inf)
         each.perform()
 
 
@@ -208,7 +253,7 @@ def test_messages_go_the_fast_path_while_there_is_credit() -> None:
     name = one()
     assert [name.send(each) for each in "abc"] == [True, True, False]
     name.tell("a", ACCEPTED)
-    assert ("hand", 1, "c") in name.log
+    assert ("hand", ConsumerTarget(1), "c") in name.log
     assert not name.send("d")
 
 
@@ -261,7 +306,7 @@ def test_it_is_opened_again_by_the_next_plan() -> None:
     name.state.add_consumer(2, 2, 0.0)
     assert name.send("a")
     assert name.send("b")
-    assert {number for _, number in name.at.values()} == {1, 2}
+    assert {at for _, at in name.at.values()} == {ConsumerTarget(1), ConsumerTarget(2)}
     assert name.path() is name.path()
 
 
@@ -300,8 +345,8 @@ def test_the_earliest_time_counts() -> None:
     path = name.path()
     assert path is not None
     assert path.only is not None
-    assert path.begin(b"1", (path.only, 1, 0.0, 9.0, "a"))
-    assert path.begin(b"2", (path.only, 1, 0.0, 5.0, "b"))
+    assert path.begin(b"1", (path.only, 1, 0.0, 9.0, "a", None))
+    assert path.begin(b"2", (path.only, 1, 0.0, 5.0, "b", None))
     assert path.get_timer() == 5.0
     assert [token for token, _ in path.due(5.0)] == [b"2"]
     assert path.get_timer() == 9.0
@@ -315,6 +360,74 @@ def test_limits_hold_for_both_together() -> None:
         assert not name.send("b")
         assert ("told", "b", RELEASED) in name.log
         assert name.state.deliveries.statistics().refused == 1
+
+
+def behind_a_link(limits: DeliveryLimits | None = None) -> Name:
+    """Return a name with a consumer at node x."""
+    name = Name(fast=True, limits=limits)
+    name.state.set_nodes({"x": 0}, 0.0)
+    name.perform()
+    name.log.clear()
+    return name
+
+
+def test_limits_hold_for_messages_over_a_link() -> None:
+    for limits in (DeliveryLimits(max_unsettled=1), DeliveryLimits(max_unsettled_size=10)):
+        name = behind_a_link(limits)
+        assert name.send("a")
+        assert not name.send("b")
+        assert ("told", "b", RELEASED) in name.log
+        assert name.state.deliveries.statistics().refused == 1
+
+
+@pytest.mark.parametrize("make", [one, behind_a_link], ids=["consumer", "link"])
+def test_a_neighbour_has_its_share_of_the_limits(make: Callable[..., Name]) -> None:
+    for limits in (
+        DeliveryLimits(max_unsettled=2, max_neighbour_share=50),
+        DeliveryLimits(max_unsettled_size=20, max_neighbour_share=50),
+    ):
+        name = make(limits=limits)
+        assert name.send("a", over_link=True)
+        assert not name.send("b", over_link=True)
+        assert ("told", "b", RELEASED) in name.log
+        assert name.send("c")
+        name.tell("a", ACCEPTED)
+        assert name.send("d", over_link=True)
+
+
+def test_what_all_sources_of_a_kind_have_counts_each_of_them() -> None:
+    name = behind_a_link()
+    share = name.totals.share_of("z", anonymous=True)
+    path = name.path()
+    assert path is not None
+    entry = path.link_target("x"), 10, 0.0, inf, "a", share
+    assert path.begin_on(b"1", entry)
+    assert path.begin_on(b"2", entry)
+    assert share.whole is not None
+    assert (share.whole.unsettled, share.whole.size) == (2, 20)
+    path.accept(b"1")
+    path.take(b"2")
+    assert share.is_idle
+    assert share.whole.is_idle
+
+
+def test_a_lost_link_leaves_its_message_in_doubt() -> None:
+    name = behind_a_link()
+    assert name.send("a")
+    assert name.state.load(LinkTarget("x")) == 1
+    name.state.link_lost("x", 0.0)
+    name.perform()
+    assert ("told", "a", MODIFIED) in name.log
+
+
+def test_a_message_without_a_limit_of_time_waits_on() -> None:
+    name = behind_a_link()
+    assert name.send("a", limit=inf)
+    assert name.state.get_timer() is None
+    name.recall("a")
+    assert name.state.get_timer() is None
+    name.tell("a", ACCEPTED)
+    assert ("told", "a", ACCEPTED) in name.log
 
 
 def test_the_record_of_an_open_copy_is_made_when_it_is_asked_for() -> None:

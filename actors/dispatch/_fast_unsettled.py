@@ -1,0 +1,280 @@
+"""The fast path of unsettled messages between dispatchers.
+
+Such a message has an entry at each node, under the token that stands on its return route there. The
+acceptance comes back to that token, over the link that the message was sent on or from its
+consumer, and goes on along the return route that the message came with. The token of the node
+before leads to the entry as well, for what that node tells of the message.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...protocol import DELIVERY, Address, Message, OnwardError, Route, is_error_reply
+from ...protocol.dispatch import (
+    ACCEPTED,
+    RELEASED,
+    TOKEN_SIZE,
+    Disposition,
+    FastPath,
+    Share,
+    Target,
+    decode_transit,
+    disposition_address,
+    encode_disposition,
+    return_address,
+)
+from ._arrival import Arrival, TransitPath, without
+from ._consumer_record import Accept, ConsumerRecord
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._fast_path import FastPaths
+    from ._fast_transits import Way
+    from ._name_state import NameState
+
+__all__ = ["Asked", "FastUnsettled"]
+
+_RETURN, _DISPOSITION = b"r", b"d"
+"""The first bytes of the addresses of a reply and of a disposition."""
+_ACCEPTED: Final = encode_disposition(Disposition(ACCEPTED))
+"""The frame of an acceptance without an answer, which has one spelling."""
+_HANDED: Final = Accept.HANDED
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+class Asked(NamedTuple):
+    """An unsettled message that has entered here and goes to the next node.
+
+    Attributes:
+        message: The message.
+        return_route: Its return route, at the same place as in a message.
+        id: Its id.
+    """
+
+    message: Message
+    return_route: Route
+    id: bytes
+
+
+class FastUnsettled:
+    """The unsettled messages to and from other dispatchers that are on the fast path.
+
+    Args:
+        core: The dispatcher.
+        paths: The fast paths of its names.
+
+    Attributes:
+        came: The tokens of the messages that came over a link, by the link, and then by the return
+            address that each came with; with the name of each.
+    """
+
+    def __init__(self, core: DispatchCore, paths: FastPaths) -> None:
+        self._core: Final = core
+        self._paths: Final = paths
+        self._dispatch: Final = core.node.parts.router.dispatch
+        self._time: Final = core.node.loop.time
+        self._timeout: Final = core.options.outcome_timeout
+        self._settle_time: Final = core.options.deliveries.settle_time
+        self.came: Final[dict[Address, dict[bytes, tuple[NameState, bytes]]]] = {}
+
+    # --- messages ---------------------------------------------------------------------------
+
+    def ask(self, fast: FastPath[Arrival], way: Way, number: bytes, message: Message) -> bool:
+        """Send a message that enters here on; return whether there is room for it.
+
+        Args:
+            fast: The fast path of its name.
+            way: Its way.
+            number: Its id.
+            message: The message.
+        """
+        onward, back, payload, _, _ = message
+        to, paths = way[6], self._paths
+        token, end = paths.token()
+        now = self._time()
+        limit = now + self._timeout
+        origin = _new(Asked, (message, back, number))
+        if to is None or not fast.begin_on(token, (to, len(payload), now, limit, origin, None)):
+            return False
+        self._send(way, number, token, end, limit, message, onward[1:])
+        return True
+
+    def pass_on(self, fast: FastPath[Arrival], way: Way, number: bytes, message: Message) -> bool:
+        """Send a message of another node on, or hand it to its consumer; return whether it went.
+
+        Args:
+            fast: The fast path of its name.
+            way: Its way.
+            number: Its id.
+            message: The message, with its transit address in second place.
+        """
+        onward, back, payload, source, _ = message
+        if source is None or len(back) < 2 or back[0] != source:
+            return False
+        kind, mark = back[-1]
+        if kind != DELIVERY or len(mark) != 1 + TOKEN_SIZE or mark[:1] != _RETURN:
+            return False
+        state, to, wait, text = way[0], way[6], way[8], way[9]
+        came, upstream = self.came.get(source), self._core.copies.upstream
+        if came is None:
+            came = self.came[source] = {}
+        if mark in came or (upstream and mark[1:] in upstream.get(text, ())):
+            return False  # its node has another one with this token
+        token, end = self._paths.token()
+        now, share = self._time(), self._share(text)
+        limit = now + wait if wait else inf
+        if to is not None:
+            if not fast.begin_on(token, (to, len(payload), now, limit, message, share)):
+                return False
+            came[mark] = state, token
+            self._send(way, number, token, end, limit, message, onward[2:])
+            return True
+        target = fast.only or fast.choose()
+        if target is None:
+            return False
+        record: ConsumerRecord = target[4]
+        limit = min(limit, now + self._settle_time)
+        entry = target, len(payload), now, limit, message, share
+        if record.accept is _HANDED or not fast.begin(token, entry):
+            return False
+        came[mark] = state, token
+        route = record.route + onward[2:]
+        copy = _new(Message, (route, (end,), payload, source, None))
+        self._carry(state, token, end, limit, copy, target[3].target)
+        return True
+
+    def _share(self, text: str) -> Share:
+        """Return what a neighbour has at this node."""
+        totals, key = self._core.totals, ("neighbour", text)
+        return totals.shares.get(key) or totals.share_of(key, neighbour=True)
+
+    def _send(
+        self,
+        way: Way,
+        number: bytes,
+        token: bytes,
+        end: Address,
+        limit: float,
+        message: Message,
+        rest: Route,
+    ) -> None:
+        """Send a message that has its entry to the next node."""
+        core, link, to = self._core, way[3], way[6]
+        if link is None or to is None:
+            raise AssertionError("a way to another node without a link")
+        value = b"".join((way[4], number, way[5]))
+        onward = (link, core.address, _new(Address, (DELIVERY, value)), *rest)
+        copy = _new(Message, (onward, (core.address, end), message[2], None, None))
+        if not self._carry(way[0], token, end, limit, copy, to[0]):
+            core.counts["copies that a link did not take"] += 1
+
+    def _carry(
+        self,
+        state: NameState,
+        token: bytes,
+        end: Address,
+        limit: float,
+        copy: Message,
+        target: Target,
+    ) -> bool:
+        """Send the copy of a message that has its entry; release it if it is not taken."""
+        core, onward = self._core, copy[0]
+        self._paths.open[end[1]] = state, token, onward[0]
+        scheduled = state.scheduled
+        if scheduled is None or scheduled > limit:
+            core.schedule.arm(state)
+        try:
+            self._dispatch(copy)
+        except OnwardError:
+            state.disposition(token, RELEASED, target)
+            core.names.tidy(state)
+            return False
+        return True
+
+    # --- outcomes ---------------------------------------------------------------------------
+
+    def receive(self, value: bytes, message: Message) -> bool:
+        """Receive what comes to a token over a link; return whether it was an acceptance.
+
+        Args:
+            value: The address of the token.
+            message: The message, with that address in second place.
+        """
+        onward, back, payload, source, _ = message
+        answer: bytes | None = payload
+        if value[:1] == _DISPOSITION:
+            if payload != _ACCEPTED:
+                return False
+            value, answer, back = return_address(value[1:]), None, ()
+        found = self._paths.open.get(value)
+        if found is None or source != found[2] or len(onward) > 2 or is_error_reply(message):
+            return False
+        self._paths.accepted_by(found[0], found[1], value, back, answer)
+        return True
+
+    def answer(self, message: Message, back: Route, payload: bytes | None) -> Message:
+        """Return the acceptance of a message, to be sent to the dispatcher before this one.
+
+        Args:
+            message: The message, as it came.
+            back: The return route of the answer.
+            payload: The answer; `None` if there is none.
+        """
+        route, source = message[1], message[3]
+        if source is None:
+            raise AssertionError("a message of another node without its link")
+        end = route[-1]
+        del self.came[source][end[1]]
+        if payload is not None:
+            return _new(Message, (route, back, payload, None, None))
+        told = Address(DELIVERY, disposition_address(end[1]))
+        return Message((*route[:-1], told), (), _ACCEPTED, None, None)
+
+    # --- full records -----------------------------------------------------------------------
+
+    def promoted(self, message: Message, since: float, share: Share) -> Arrival:
+        """Return a message of another node that leaves the fast path.
+
+        Args:
+            message: The message, as it came.
+            since: When it came, in seconds.
+            share: What its source has at this node.
+        """
+        onward, back, _, source, _ = message
+        if source is None:
+            raise AssertionError("a message of another node without its link")
+        mark = back[-1][1]
+        del self.came[source][mark]
+        transit, link = decode_transit(onward[1][1]), self._core.topology.text_of(source)
+        return Arrival(
+            without(message, onward[2:]),
+            False,
+            transit.identity,
+            link,
+            TransitPath(back, link, mark[1:]),
+            transit.path,
+            deadline=since + transit.wait / 1000 if transit.wait else None,
+            leg=True,
+            share=share,
+        )
+
+    def recall(self, link: Address, mark: bytes) -> None:
+        """Make the full record of a message of another node, if there is one with this mark.
+
+        Args:
+            link: The link that it came over.
+            mark: The return address that it came with.
+        """
+        found = self.came.get(link, {}).get(mark)
+        if found is not None:
+            found[0].promote(found[1])
+
+    def link_lost(self, link: str) -> None:
+        """Make full records of the messages that came over a link."""
+        for address in [each for each in self.came if str(each) == link]:
+            for mark in list(self.came[address]):
+                self.recall(address, mark)
+            del self.came[address]
