@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...protocol import OnwardError
@@ -74,7 +74,9 @@ class DuplicateRoutes:
         self._run = run
         self._clock = clock
         # Gateways with a new filter, and the own routes that are still to be looked up in it.
-        self._unnamed: deque[tuple[GatewayWorker, list[bytes]]] = deque()
+        self._unnamed: dict[GatewayWorker, Iterator[bytes]] = {}
+        # Those of them of which another filter has come meanwhile.
+        self._renewed: dict[GatewayWorker, None] = {}
 
     def taken(self, route_id: bytes, owner: str) -> bool:
         """Whether a route id is known to be another principal's in another zone.
@@ -133,24 +135,35 @@ class DuplicateRoutes:
             self._suspect(gateway, own)
 
     def on_filter(self, gateway: GatewayWorker) -> None:
-        """Look all own routes up in the new filter of another zone, in slices."""
-        ids = [entry.route_id for entry in self._index.own_entries()]
-        if self._broker.authorization is not None:
-            ids += self._index.suspended
+        """Look all own routes up in the new filter of another zone, in slices.
+
+        What comes while those of an earlier one are looked up is looked up after them, once.
+        """
+        if gateway in self._unnamed:
+            self._renewed[gateway] = None
+            return
         idle = not self._unnamed
-        self._unnamed.append((gateway, ids))
+        self._unnamed[gateway] = iter(self._own_ids())
         if idle:
             self._look_up()
 
+    def _own_ids(self) -> list[bytes]:
+        ids = [entry.route_id for entry in self._index.own_entries()]
+        if self._broker.authorization is not None:
+            ids += self._index.suspended
+        return ids
+
     def _look_up(self) -> None:
-        gateway, ids = self._unnamed[0]
-        limit = self._options.load_slice
-        some, ids[:] = ids[:limit], ids[limit:]
+        gateway, ids = next(iter(self._unnamed.items()))
+        some = list(islice(ids, self._options.load_slice))
         found = [each for each in some if gateway.filter.may_have(each)]
         if found:
             self._suspect(gateway, found)
-        if not ids:
-            self._unnamed.popleft()
+        if len(some) < self._options.load_slice:
+            del self._unnamed[gateway]
+            if gateway in self._renewed:
+                del self._renewed[gateway]
+                self._unnamed[gateway] = iter(self._own_ids())
         if self._unnamed:
             self._later(0.0, self._look_up)
 

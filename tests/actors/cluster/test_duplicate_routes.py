@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
@@ -13,7 +14,14 @@ from onward.actors.cluster import ClusterOptions
 from onward.actors.cluster._gateways import GatewayWorker
 from onward.actors.security import Authorization
 from onward.protocol import LinkLost
-from onward.protocol.cluster import OWNERS_ROUTE, DuplicateRequest, DuplicateSearch
+from onward.protocol.cluster import (
+    OWNERS_ROUTE,
+    DuplicateRequest,
+    DuplicateSearch,
+    Element,
+    ElementKind,
+    RouteFilter,
+)
 from onward.protocol.security import Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
 from tests.support.peer_links import MemoryLink
@@ -211,3 +219,36 @@ async def test_a_zone_that_is_to_be_asked_again_is_asked_by_the_other_gateway(
         assert zones.linked == [second]
         assert zones.search.statistics().asked == 4
         assert zones.site.evicted == [REPLACED]
+
+
+def filter_of(gateway: GatewayWorker, number: int) -> bytes:
+    """Return a whole filter of no route ids, up to a number."""
+    data = RouteFilter.for_ids(0, bytes(16), 1024).serialize()
+    info = gateway.info
+    position = info.instance, number
+    return Element(ElementKind.FILTER, info.broker_id, *position, (data,), last=True).serialize()
+
+
+async def test_own_routes_are_looked_up_in_the_last_filter_of_a_zone_that_sends_many() -> None:
+    async with clusters() as c:
+        zones = await two_zones(c)
+        for number in range(1100):
+            await zones.site.serve("orders", UUID(int=number + 1))
+        duplicates, receiver = zones.first.duplicates, zones.first._filters
+        assert duplicates is not None
+        assert receiver is not None
+        looked_up = Counter[bytes]()
+
+        def may_have(route_id: bytes) -> bool:
+            looked_up[route_id] += 1
+            return False
+
+        for number in range(1000, 2000):
+            zones.first.on_filter(receiver, filter_of(zones.first, number))
+            zones.first.filter.may_have = may_have  # type: ignore[method-assign]
+            assert len(duplicates._unnamed) == 1
+        await asyncio.sleep(1)
+        assert len(looked_up) == 1100
+        assert max(looked_up.values()) == 2  # what has come meanwhile is one more look-up
+        assert not duplicates._unnamed
+        assert zones.linked == [zones.first]
