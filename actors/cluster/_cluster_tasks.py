@@ -17,7 +17,6 @@ from ...protocol.cluster import (
     Compare,
     Dial,
     Linked,
-    PeerInfo,
     Tell,
 )
 from .._log import SeldomLogger, shown
@@ -100,17 +99,17 @@ class ClusterTasks(ClusterInspection):
 
     def _work(self) -> None:
         self._timer = None
-        tells: dict[bytes, list[PeerInfo]] = {}
+        tells: dict[bytes, list[Tell]] = {}
         for task in self.membership.due(self._now()):
             if isinstance(task, Dial):
                 if not self._use_again(task.uri):
                     self._run(self._dial(task.uri))
             elif isinstance(task, Tell):
-                tells.setdefault(task.to, []).append(task.info)
+                tells.setdefault(task.to, []).append(task)
             else:
                 self._run(self._compare(task))
-        for to, infos in tells.items():
-            self._run(self._tell(to, infos))
+        for each in tells.values():
+            self._run(self._tell(each))
         self._retire()
         self._arm()
 
@@ -176,9 +175,11 @@ class ClusterTasks(ClusterInspection):
             )
         self._arm()
 
-    async def _tell(self, to: bytes, infos: list[PeerInfo]) -> None:
-        for info in infos:
-            await self._ask(to, REMOTE_BROKER_INFO_ROUTE, info.serialize())
+    async def _tell(self, tells: list[Tell]) -> None:
+        for each in tells:
+            told = await self._ask(each.to, REMOTE_BROKER_INFO_ROUTE, each.info.serialize())
+            if told is None:
+                self.membership.untold(each)
 
     async def _compare(self, task: Compare) -> None:
         answer = await self._ask(task.to, BROKERS_ROUTE, task.digest)

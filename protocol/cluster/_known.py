@@ -19,12 +19,14 @@ class Known:
 
     Attributes:
         info: Its facts.
+        itself: Whether it has told them itself, and not another one of it.
         heard_at: When it was heard of last, in seconds of the caller's clock.
         reported_by: The id of the peer broker that has told of it last; `None` if none has.
         paused_until: The time until which there may be no link to it.
     """
 
     info: PeerInfo
+    itself: bool
     heard_at: float
     reported_by: bytes | None = None
     paused_until: float = -inf
@@ -69,7 +71,7 @@ class KnownBrokers:
             by: The id of the peer broker that has told of it; `None` if it has itself.
             now: The time.
         """
-        self._by_id[info.broker_id] = Known(info, now, by)
+        self._by_id[info.broker_id] = Known(info, by in (None, info.broker_id), now, by)
         self._expires_in_time(now)
 
     def heard(self, broker_id: bytes, now: float) -> None:

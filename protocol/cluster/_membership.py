@@ -51,6 +51,7 @@ from ._membership_tasks import (
     Linked,
     MembershipStatistics,
     MembershipTask,
+    Tell,
 )
 from ._news import News
 
@@ -273,6 +274,12 @@ class Membership:
             # A network that was cut is whole again: the others need not wait for their time.
             self._dialling.hasten(broker_id, now)
 
+    def untold(self, tell: Tell) -> None:
+        """Receive the failure to tell: it is told after the next comparison, if it lacks still."""
+        link, broker_id = self._links.get(tell.to), tell.info.broker_id
+        if link is not None and link.told.get(broker_id) == tell.info.timestamp:
+            del link.told[broker_id]
+
     def _learn(self, info: PeerInfo, by: bytes | None, now: float) -> bool:
         """Remember a broker, and return whether that is news."""
         broker_id = info.broker_id
@@ -288,14 +295,17 @@ class Membership:
         self._known.heard(broker_id, now)
         if by is not None:
             known.reported_by = by
-        # What it says of itself counts after a restart, even if its clock was set back.
-        anew = by is None and info.instance != known.info.instance
+        # What it says of itself counts after a restart, even if its clock was set back; and in the
+        # place of what others have said of it, whenever that was.
+        restarted = info.instance != known.info.instance
+        anew = by is None and info != known.info and (restarted or not known.itself)
         if info.timestamp <= known.info.timestamp and not anew:
             if itself:
+                known.itself = True
                 # A seed may have been of an unknown broker until now.
                 self._dialling.add(known.info, now, linked=True)
             return False
-        known.info = info
+        known.info, known.itself = info, itself
         for link in self._links.all_of(broker_id):
             # What a restarted broker says of itself comes by a link of its own, and so does another
             # zone.

@@ -16,9 +16,14 @@ from onward.actors.broker import Broker, BrokerOptions, DrainOptions, DrainPart
 from onward.actors.broker.table._remote import owned_since
 from onward.actors.cluster import ClusterOptions
 from onward.actors.security import Authorization
-from onward.protocol import TAGS, Address, NotDelivered
+from onward.protocol import TAGS, Address, LinkLost, NotDelivered
 from onward.protocol.broker import OWNER_KEY, RouteSetup, TooManyTags
-from onward.protocol.cluster import ClusterLimits, LinkRefusal, PeerInfo
+from onward.protocol.cluster import (
+    REMOTE_BROKER_INFO_ROUTE,
+    ClusterLimits,
+    LinkRefusal,
+    PeerInfo,
+)
 from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
 from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
 from tests.support.fixtures import Caplog
@@ -113,6 +118,29 @@ async def test_brokers_that_others_have_told_of_are_not_dialled_by_default(
     assert not cluster.network.between(two.uri, three.uri)
     row = two.peer(three)
     assert (row.state, row.reported_by, row.name) == ("connecting", "one", "three")
+
+
+async def test_what_a_peer_broker_could_not_be_told_is_told_after_the_next_comparison(
+    cluster: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = await cluster.start("two")
+    one = await cluster.start("one", ["two"])
+    await asyncio.sleep(SOON)
+    (link,) = one.cluster.links.connections()
+    request = link.request
+
+    async def refuse(route: str, data: bytes) -> bytes:
+        if route == REMOTE_BROKER_INFO_ROUTE:
+            raise LinkLost("one request too many")
+        return await request(route, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(link, "request", refuse)
+        three = await cluster.start("three", ["one"])
+        await asyncio.sleep(SOON)
+    assert two.cluster.membership.info_of(three.id) is None
+    await asyncio.sleep(ClusterLimits().compare)
+    assert two.cluster.membership.info_of(three.id) is not None
 
 
 async def test_a_lost_link_hides_routes_at_once_and_reveals_them_when_it_is_back(

@@ -212,6 +212,47 @@ def test_a_broker_with_a_link_is_believed_about_itself_and_no_other_is() -> None
     assert made.own.timestamp == 100
 
 
+def test_a_broker_is_believed_about_itself_whatever_others_have_said_before() -> None:
+    made = member()
+    linked(made, 1)
+    lie = info(2, timestamp=1 << 62, cluster_uri="tcp://evil:1", proxy_uri="tcp://evil:2")
+    made.heard(lie, info(1).broker_id, 1.0)
+    linked(made, 2)
+    made.heard(lie, info(1).broker_id, 1.0)
+    assert [each.info for each in made.brokers()] == [info(1), info(2)]
+    made.heard(info(2, timestamp=101, state=DRAINING), info(2).broker_id, 2.0)
+    assert [each.info.draining for each in made.brokers()] == [False, True]
+    # By a second link comes what it had said when it began to dial: that is older.
+    made.connected(info(2), "another link", dialled=None, now=3.0)
+    assert [each.info.draining for each in made.brokers()] == [False, True]
+
+
+def test_what_could_not_be_told_is_told_after_the_next_comparison() -> None:
+    made, other = member(1), member(2)
+    made.connected(info(2), "link 2", dialled="tcp://b2:1", now=0.0)
+    linked(other, 1)
+    made.due(0.0)
+    linked(made, 3)
+    made.update(200, state=DRAINING)
+    for lost in (True, False):
+        told = [
+            each
+            for each in made.due(0.0)
+            if isinstance(each, Tell) and each.to == info(2).broker_id
+        ]
+        assert {each.info.broker_id for each in told} == {info(1).broker_id, info(3).broker_id}
+        made.compared(info(2).broker_id, other.answer(info(1).broker_id, bytes(32)), 0.0)
+        assert not any(isinstance(each, Tell) for each in made.due(0.0))
+        if lost:
+            for each in told:
+                made.untold(each)
+            made.compared(info(2).broker_id, other.answer(info(1).broker_id, bytes(32)), 0.0)
+    made.untold(Tell(info(9).broker_id, info(3)))  # the link is lost meanwhile
+    made.untold(Tell(info(2).broker_id, info(3, timestamp=99)))  # a later one was told since
+    made.compared(info(2).broker_id, other.answer(info(1).broker_id, bytes(32)), 0.0)
+    assert not any(isinstance(each, Tell) for each in made.due(0.0))
+
+
 def test_a_change_of_its_own_is_told_to_all() -> None:
     made = member()
     linked(made, 1, 2)
