@@ -76,7 +76,7 @@ class PeerWorker(Worker):
         routes: Its routes in the table.
         connection: The link; `None` without one.
         stream: The stream of own routes to it; `None` without a link.
-        losses: The links lost since the start, by reason.
+        losses: The links lost since the start.
     """
 
     has_flows: ClassVar[bool] = False
@@ -105,7 +105,7 @@ class PeerWorker(Worker):
         self.routes = PeerRoutes(info.broker_id, info.name)
         self.connection: PeerConnection | None = None
         self.stream: RouteStream | None = None
-        self.losses: Counter[str] = Counter()
+        self.losses = 0
         self._refused: Counter[str] = Counter()
         self._subscription = RouteSubscription(info.broker_id, options.limits)
         self._loader = self._new_loader()
@@ -187,7 +187,7 @@ class PeerWorker(Worker):
         reason = shown(reason)
         self.connection = self.stream = None
         if not replaced:
-            self.losses[reason] += 1
+            self.losses += 1
         self._unsubscribe()
         actions = self.presence.lost(self._feeds.clock(), reason, replaced=replaced)
         self.routes.disconnected()
@@ -358,7 +358,10 @@ class PeerWorker(Worker):
             _logger.exception(
                 "a route of %s cannot be loaded", self.label, extra={"event": "peer.failed"}
             )
-            self.fault(ClusterFrameError("a route that cannot be loaded"))
+            if self.connection is None:
+                self._drop()
+            else:
+                self.fault(ClusterFrameError("a route that cannot be loaded"))
             return
         for each in told:
             if isinstance(each, SubscribeAgain):
@@ -449,7 +452,7 @@ class PeerWorker(Worker):
             in_flight=0 if connection is None else connection.in_flight,
             since=time.time() - (now - presence.since),
             reason=presence.cause,
-            losses=self.losses.total(),
+            losses=self.losses,
             java=self.routes.java,
             refused=dict(self._refused),
             zone=self.info.zone,

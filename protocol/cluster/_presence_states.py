@@ -8,7 +8,8 @@ its routes are hidden at once, and removed when the hold is over. When it is bac
 they stay hidden until the copy is in step again; and for a while longer if the link was lost too
 often (`UNSTEADY`). The routes of one that was not there before are used as they come (`JOINING`).
 
-After a bad frame there is no link for a while (`PAUSED`), and none of its routes is kept.
+After a bad frame there is no link for a while (`PAUSED`), and none of its routes is kept. A link
+that is let in all the same ends that: it may be there before the timer of the pause is looked at.
 
 Inputs that the table does not list came too late and are ignored.
 """
@@ -67,6 +68,7 @@ PRESENCE: Final[Mapping[tuple[PresenceState, PresenceInput], PresenceState]] = M
         (_S.CONNECTING, _I.LINKED): _S.JOINING,
         (_S.GONE, _I.LINKED): _S.JOINING,
         (_S.SUSPENDED, _I.LINKED): _S.RETURNING,
+        (_S.PAUSED, _I.LINKED): _S.JOINING,
         (_S.JOINING, _I.IN_STEP): _S.UP,
         (_S.JOINING, _I.EARLY): _S.UP,
         (_S.RETURNING, _I.IN_STEP): _S.UP,

@@ -260,6 +260,59 @@ async def test_a_route_that_cannot_be_loaded_is_the_end_of_the_link_only(
     assert one.found("orders") == [honest.id]
 
 
+async def test_a_route_that_cannot_be_loaded_after_its_link_was_lost(
+    cluster: Clusters, caplog: Caplog, monkeypatch: Patch
+) -> None:
+    fake = FakePeer()
+    one, _ = await beside(cluster, fake)
+    failed = 0
+
+    def fail(*_: object) -> str:
+        nonlocal failed
+        failed += 1
+        if failed == 100:
+            raise AssertionError("it is tried again and again")
+        cluster.network.cut(one.uri, FAKE)
+        raise RuntimeError("a mistake of ours")
+
+    with caplog.at_level(logging.ERROR), monkeypatch.context() as patched:
+        patched.setattr(one.broker.index, "add_remote", fail)
+        fake.send(fake.snapshot(fake.route("prices"), fake.route("prices")))
+        await asyncio.sleep(SOON)
+        assert failed == 1
+    row = one.peer(fake.facts.broker_id)
+    assert (row.state, row.routes) == ("suspended", 0)
+    cluster.network.heal()
+    await asyncio.sleep(10)
+    fake.send(fake.snapshot(fake.route("prices")))
+    await asyncio.sleep(SOON)
+    row = one.peer(fake.facts.broker_id)
+    assert (row.state, row.routes) == ("up", 1)
+
+
+async def test_a_link_that_is_taken_before_the_pause_is_seen_to_be_over(cluster: Clusters) -> None:
+    """The pause is forgotten with the broker, as there are as many known ones as there may be."""
+    fake = FakePeer()
+    cluster.network.listen(FAKE, fake)
+    options = ClusterOptions(limits=ClusterLimits(max_known=1))
+    one = await cluster.start("one", ["fake"], options=options)
+    await asyncio.sleep(SOON)
+    fake.send(b"no element")
+    await asyncio.sleep(SOON)
+    assert one.peer(fake.facts.broker_id).state == "paused"
+    await cluster.start("two", ["one"])
+    await asyncio.sleep(SOON)
+    await cluster.network.connect_from(FAKE)(one.uri, fake)
+    fake.send(fake.snapshot(fake.route("prices")))
+    await asyncio.sleep(SOON)
+    assert one.peer(fake.facts.broker_id).state == "up"
+    await asyncio.sleep(PAUSE)
+    assert one.found("prices") == [fake.facts.broker_id]
+    cluster.network.cut(one.uri, FAKE)
+    await asyncio.sleep(SOON)
+    assert one.found("prices") == []
+
+
 async def test_a_peer_broker_that_does_not_know_a_request(cluster: Clusters) -> None:
     one = await cluster.start("one")
     fake = FakePeer()

@@ -131,10 +131,19 @@ def test_a_bad_frame_leads_to_a_pause_and_nothing_is_kept(state: PresenceState) 
     presence.state = state
     assert presence.wrong(10.0, "bad") == SUSPEND + DROP
     assert (presence.state, presence.cause, presence.wake_at) == (State.PAUSED, "bad", 70.0)
-    assert presence.linked_up(11.0) == presence.lost(11.0, "") == presence.caught_up(11.0) == ()
+    assert presence.lost(11.0, "") == presence.caught_up(11.0) == ()
     assert state_of(presence) is State.PAUSED
     assert presence.tick(70.0) == ()
     assert state_of(presence) is State.GONE
+
+
+def test_a_link_that_is_let_in_ends_the_pause() -> None:
+    presence = up()
+    presence.wrong(10.0, "bad")
+    assert presence.linked_up(70.0) == ()
+    assert (state_of(presence), presence.wake_at) == (State.JOINING, None)
+    presence.caught_up(71.0)
+    assert presence.lost(72.0, "reset") == SUSPEND
 
 
 def test_what_comes_too_late_is_ignored() -> None:
