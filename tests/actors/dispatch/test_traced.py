@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from asyncio import sleep
 
-from onward.actors.dispatch import DISPATCH, Dispatcher
+from onward.actors import Worker
+from onward.actors.dispatch import DISPATCH, CircuitConsumer, CircuitProducer, Dispatcher
 from onward.actors.dispatch._arrival import PLAIN, Arrival, CopyPath, PlainPath, ProducerPath
 from onward.actors.dispatch._traced import TracedPaths
 from onward.actors.tracing import HopTracer, trace
 from onward.protocol import Context, Message, NoRoute, route
 from onward.protocol._tracing import tracing_of_report
+from onward.protocol.dispatch import Mechanism, Semantics
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.workers import Echo, start_worker
 
@@ -81,3 +83,39 @@ async def test_a_message_is_followed_over_three_nodes(network: SimulatedNetwork)
     assert {"a", "b", "c"} <= {clock.name for clock in found.clocks}
     assert "Echo" in {hop.report.kind for hop in found.hops}
     assert dispatchers[0].statistics().outcomes == {"accepted": 1}
+
+
+async def test_a_trace_goes_over_no_circuit(network: SimulatedNetwork) -> None:
+    nodes = [await network.node(name) for name in "ab"]
+    dispatchers = [await Dispatcher.attach(node) for node in nodes]
+    for node, dispatcher in zip(nodes, dispatchers, strict=True):
+        node.add_instrument(HopTracer(node))
+        await node.listen(f"sim://{node.name}", expose=[DISPATCH])
+        dispatcher.provision("jobs", Semantics(mechanism=Mechanism.LINK))
+    await dispatchers[0].neighbour("sim://b")
+    got: list[bytes] = []
+
+    async def keep(circuit: CircuitProducer | CircuitConsumer) -> None:
+        assert isinstance(circuit, CircuitConsumer)
+        async for delivery in circuit:
+            got.append(delivery.payload)
+            delivery.accept()
+
+    dispatchers[1].serve("jobs", keep)
+    await sleep(10)
+    producer = await dispatchers[0].attach_producer("jobs")
+
+    class Through(Worker):
+        async def handle_message(self, message: Message) -> None:
+            assert message.context is not None
+            await producer.send(message.payload)
+            self.reply(message, b"done")
+
+    await start_worker(nodes[0], Through(), "through")
+    # A message by name gets into none, and what a worker sends over one is another message.
+    refused = await trace(nodes[0], "34#jobs", b"12 apples")
+    assert (refused.answer, got) == (None, [])
+    found = await trace(nodes[0], "through", b"12 apples")
+    assert found.answer is not None
+    assert got == [b"12 apples"]
+    assert {hop.node for hop in (*refused.hops, *found.hops)} == {"a"}
