@@ -49,6 +49,7 @@ _ENDS: Final = Struct(f"{len(_HEAD) + TOKEN_SIZE}s" * _DRAWN)
 _TOKENS: Final = Struct(f"{len(_HEAD)}x{TOKEN_SIZE}s" * _DRAWN)
 _HANDED: Final = Accept.HANDED
 _ERRORS: Final = ERROR_SOURCE.value
+_NOTHING: Final = None, b"", None
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _new_address: Final = cast("Callable[[type[Address], tuple[int, bytes]], Address]", tuple.__new__)
@@ -145,7 +146,7 @@ class FastPaths:
             if not self.transits.send_on(state, fast, message):
                 self._slow(message)
             return
-        record: ConsumerRecord = target[4]
+        record: ConsumerRecord = target.consumer
         onward = record.route if len(onward) == 1 else record.route + onward[1:]
         if not back:
             if not self.hand(state, fast, target, message, onward):
@@ -189,17 +190,17 @@ class FastPaths:
             message: The message.
             onward: Its route from the consumer on.
         """
-        load, queue, pure = target[1], target[2], target[3]
+        queue = target.queue
         if not queue.credit or queue.waiting:
             return False
-        record: ConsumerRecord = target[4]
+        record: ConsumerRecord = target.consumer
         if fast.only is None:
             fast.took(target)
         waits = record.worker is not None and record.accept is not _HANDED
         if waits:
             queue.credit -= 1
-            load.messages += 1
-            pure.handed += 1
+            target.load.messages += 1
+            target.record.handed += 1
         sent = _new(Message, (onward, (), message[2], message[3], None))
         try:
             self._dispatch(sent)
@@ -214,18 +215,24 @@ class FastPaths:
     def reply(self, message: Message) -> None:
         """Receive a message with a token as its first address: the rule of deliveries."""
         onward, back, payload, source, context = message
-        found = self.open.get(onward[0][1])
+        end = onward[0][1]
+        state, token, consumer = self.open.get(end, _NOTHING)
+        # Most answers come from the address that the message went to, which is the same object.
         if (
-            found is None
+            state is None
             or context is not None
             or get_ident() != self._thread
-            or (back and back[-1][1] == _ERRORS)
-            or (source != found[2] and source is not None and not self._is_inside(source))
+            or (back and back[-1] is not consumer and back[-1][1] == _ERRORS)
+            or (
+                source is not consumer
+                and source is not None
+                and source != consumer
+                and not self._is_inside(source)
+            )
         ):
             self._slow(message)
             return
-        state, token, _ = found
-        self.accepted_by(state, token, onward[0][1], back, payload)
+        self.accepted_by(state, token, end, back, payload)
 
     def accepted_by(
         self, state: NameState, token: bytes, end: bytes, back: Route, payload: bytes | None
@@ -254,8 +261,8 @@ class FastPaths:
         except OnwardError as error:
             self._core.counts["outcomes that could not be told"] += 1
             self._core.node.dead_letter(answer, error)
-        if isinstance(target, FastTarget) and target[2].waiting:
-            state.serve(target[0])
+        if isinstance(target, FastTarget) and target.queue.waiting:
+            state.serve(target.number)
 
     def accept(self, token: bytes, target: Target, payload: bytes | None = None) -> bool:
         """Accept a message by a call of its consumer; return whether it was on the fast path.
@@ -266,7 +273,7 @@ class FastPaths:
             payload: The answer; `None` if there is none.
         """
         end = return_address(token)
-        state, _, _ = self.open.get(end, (None, b"", None))
+        state, _, _ = self.open.get(end, _NOTHING)
         if state is None or state.fast is None:
             return False
         if state.fast.entries[token][0].target != target:
@@ -317,7 +324,7 @@ class FastPaths:
 
     def _draw(self) -> list[tuple[bytes, Address]]:
         """Draw tokens, each with the address at which the outcome of its copy is awaited."""
-        # All at once, as to make one by itself takes a tenth of the time of its message.
+        # Read at once, as to make one by itself takes a tenth of the time of its message.
         drawn = bytearray(secrets.token_bytes(_ENDS.size))
         drawn[:: len(_HEAD) + TOKEN_SIZE] = _HEAD * _DRAWN
         values = zip(repeat(DELIVERY), _ENDS.unpack(drawn), strict=False)

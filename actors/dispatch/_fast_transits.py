@@ -177,7 +177,7 @@ class FastTransits:
         target = fast.only or fast.choose()
         if target is None:
             return False
-        record: ConsumerRecord = target[4]
+        record: ConsumerRecord = target.consumer
         return self._paths.hand(state, fast, target, message, record.route + onward[2:])
 
     def learn(self, value: bytes, transit: Transit, state: NameState, source: Address) -> None:

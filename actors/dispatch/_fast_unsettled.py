@@ -135,7 +135,7 @@ class FastUnsettled:
         target = fast.only or fast.choose()
         if target is None:
             return False
-        record: ConsumerRecord = target[4]
+        record: ConsumerRecord = target.consumer
         limit = min(limit, now + self._settle_time)
         entry = target, len(payload), now, limit, message, share
         if record.accept is _HANDED or not fast.begin(token, entry):
@@ -143,7 +143,7 @@ class FastUnsettled:
         came[mark] = state, token
         route = record.route + onward[2:]
         copy = _new(Message, (route, (end,), payload, source, None))
-        self._carry(state, token, end, limit, copy, target[3].target)
+        self._carry(state, token, end, limit, copy, target.target)
         return True
 
     def _share(self, text: str) -> Share:
@@ -168,7 +168,7 @@ class FastUnsettled:
         value = b"".join((way[4], number, way[5]))
         onward = (link, core.address, _new(Address, (DELIVERY, value)), *rest)
         copy = _new(Message, (onward, (core.address, end), message[2], None, None))
-        if not self._carry(way[0], token, end, limit, copy, to[0]):
+        if not self._carry(way[0], token, end, limit, copy, to.target):
             core.counts["copies that a link did not take"] += 1
 
     def _carry(

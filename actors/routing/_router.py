@@ -161,15 +161,11 @@ class Router:
         self.dispatch(message)
 
     def dispatch_answer(self, message: Message) -> None:
-        """Deliver an answer as `dispatch`.
+        """Deliver an answer as `dispatch`, if its first address is not in the table.
 
         For a worker with checks on what it passes on, `OutboundGuard` replaces the router.
         """
-        onward = message[0]
-        if onward and onward[0] not in self.table:
-            self._ask(message)
-        else:
-            self.dispatch(message)
+        self._ask(message)
 
     async def dispatch_wait(self, message: Message, _own: Address | None = None) -> None:
         """Deliver a message as `dispatch`, but wait for room where the mailbox's policy is to.

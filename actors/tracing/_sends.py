@@ -63,7 +63,11 @@ class Sends:
 
     def dispatch_answer(self, message: Message) -> None:
         """Add the trace to a reply, and forward the call."""
-        self._below.dispatch_answer(self._traced(message))
+        below = self._below
+        if isinstance(below, Router):
+            below.dispatch(self._traced(message))
+        else:
+            below.dispatch_answer(self._traced(message))
 
     def dispatch_from(self, own: Address | None, message: Message) -> None:
         """Add the trace to a message, and forward the call."""

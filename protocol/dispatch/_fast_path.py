@@ -18,8 +18,9 @@ were when it was planned; each change closes it, until it is planned again.
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ._choice import Chooser, ConsumerTarget, LinkTarget, Load
 from ._consumer_queue import ConsumerQueue
@@ -38,7 +39,8 @@ _EARLY: Final = 1.0
 entries with many different times are looked at no more than once in it."""
 
 
-class FastTarget(NamedTuple, Generic[M]):
+@dataclass(slots=True, eq=False)
+class FastTarget(Generic[M]):
     """A consumer of this node, as the target of messages on the fast path.
 
     Attributes:
@@ -58,10 +60,11 @@ class FastTarget(NamedTuple, Generic[M]):
     @property
     def target(self) -> ConsumerTarget:
         """It as the target of a copy."""
-        return ConsumerTarget(self.number)
+        return self.record.target
 
 
-class FastLink(NamedTuple):
+@dataclass(slots=True, eq=False)
+class FastLink:
     """The link to the next node, as the target of messages on the fast path.
 
     Attributes:
@@ -202,7 +205,7 @@ class FastPath(Generic[M]):
     def begin(self, token: bytes, entry: FastHanded[M]) -> bool:
         """Begin an unsettled message; return whether there is room and credit for it."""
         target, size, _, limit, _, share = entry
-        queue, totals = target[2], self._totals
+        queue, totals = target.queue, self._totals
         entries = self.entries
         if (
             not queue.credit
@@ -215,7 +218,7 @@ class FastPath(Generic[M]):
         if self.only is None:
             self.took(target)
         queue.credit -= 1
-        target[1].messages += 1
+        target.load.messages += 1
         totals.size += size
         if limit < self._timer:
             self._timer = limit
@@ -232,7 +235,7 @@ class FastPath(Generic[M]):
             or (share is not None and not self._begin_share(share, size))
         ):
             return False
-        target[1].messages += 1
+        target.load.messages += 1
         totals.size += size
         if limit < self._timer:
             self._timer = limit
@@ -257,11 +260,11 @@ class FastPath(Generic[M]):
         target, size, _, _, _, share = entry
         self._totals.size -= size
         self.accepted += 1
-        target[1].messages -= 1
+        target.load.messages -= 1
         if share is not None:
             _count(share, -1, -size)
-        if isinstance(target, FastTarget) and not target[3].by_credit:
-            target[2].credit += 1
+        if isinstance(target, FastTarget) and not target.record.by_credit:
+            target.queue.credit += 1
         return entry
 
     def take(self, token: bytes) -> FastDelivery[M]:
