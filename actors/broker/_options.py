@@ -181,9 +181,10 @@ class BrokerOptions:
             beyond it is refused, or takes the place of an expected destination.
         max_peer_routes: Most routes of peer brokers in the table, all together, and most suspended
             sessions that they tell of. A route beyond it is not added: this broker sends it no
-            requests. Of a session beyond it another principal may register the route id here.
+            requests. Of a session beyond it another principal may register the route id here. When
+            there is room again, all are asked for anew, after five minutes at the earliest.
         max_groups: Most groups of other zones, all together. A group beyond it is not added: this
-            broker sends it no requests.
+            broker sends it no requests. When there is room again, as with `max_peer_routes`.
         expected_seconds: How long destinations loaded from a table are expected, in seconds; then
             they are forgotten. While one that carries its tags is expected, a request waits for
             `WaitingOptions.max_wait` and not for `no_route_timeout`.

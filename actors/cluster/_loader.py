@@ -42,6 +42,9 @@ class RouteLoader:
         subscription: The subscription to them.
         most: Most elements that may wait: the credit.
         refused: Routes that were not loaded, by reason.
+
+    Attributes:
+        lacking: Number of routes that were refused as there was no room, since a snapshot began.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class RouteLoader:
         self._events: deque[SubscriptionEvent] = deque()
         self._in_round = False
         self._refused = refused
+        self.lacking = 0
 
     @property
     def idle(self) -> bool:
@@ -130,6 +134,7 @@ class RouteLoader:
             reason = index.add_remote(peer, event.route)
             if reason:
                 self._refused[reason] += 1
+                self.lacking += not index.room_for(peer)
         elif isinstance(event, RouteRemoved):
             index.remove_remote(peer, event.route)
         elif isinstance(event, RouteRefused):
@@ -138,4 +143,5 @@ class RouteLoader:
             index.remove_remote(peer, RouteRemove(route.broker_id, route.route_id, route.timestamp))
         elif isinstance(event, RoundBegan):
             index.begin_round(peer)
+            self.lacking = 0
             self._in_round = True

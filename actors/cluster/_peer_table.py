@@ -19,6 +19,10 @@ class PeerTable(Protocol):
     def peer_left(self, peer: PeerRoutes) -> None:
         """Remove a peer broker; nothing of what it has told is left."""
 
+    def room_for(self, peer: PeerRoutes) -> int:
+        """Return how much more it may tell; 0 if what it tells is refused for lack of room."""
+        ...
+
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add what it has told, or replace it; return why that is refused, or an empty text."""
         ...
@@ -63,6 +67,10 @@ class GroupTable:
     def peer_left(self, peer: PeerRoutes) -> None:
         """Remove a broker of another zone."""
         self._index.gateway_left(peer)
+
+    def room_for(self, peer: PeerRoutes) -> int:
+        """Return how many more groups it may tell."""
+        return self._zones.room_for(peer)
 
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add a group, or replace it."""

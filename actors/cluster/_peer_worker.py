@@ -41,6 +41,13 @@ _logger = logging.getLogger("onward.actors.cluster")
 RETRY: Final = 1.0
 """Seconds after which a stream of routes that the peer broker has ended is asked for again."""
 
+READ_ANEW: Final = 300.0
+"""Least seconds after which all routes are asked for again, as there is room for those that were
+refused: it costs as much as a link that is new."""
+
+ROOM: Final = 1000
+"""Room for so many routes is enough for that, if more were refused."""
+
 STOPPED: Final = "stopped"
 """The reason for which links are closed when this broker stops."""
 
@@ -109,6 +116,7 @@ class PeerWorker(Worker):
         self._refused: Counter[str] = Counter()
         self._subscription = RouteSubscription(info.broker_id, options.limits)
         self._loader = self._new_loader()
+        self._read_at = now
         self._receiver: _Receiver | None = None
         self._java: JavaRoutes | None = None
         self._dropping = False
@@ -377,6 +385,24 @@ class PeerWorker(Worker):
                 self._act(self.presence.caught_up(now))
         if loaded and receiver is self._receiver and receiver is not None and receiver.stream:
             receiver.stream.request_n(loaded)
+            self._read_refused(now)
+
+    def _read_refused(self, now: float) -> None:
+        """Ask for all routes again if some were refused, and there is room for them now."""
+        lacking = min(self._loader.lacking, ROOM)
+        if not lacking or now < self._read_at + READ_ANEW:
+            return
+        if self._table.room_for(self.routes) < lacking:
+            return
+        _logger.info(
+            "the routes of %s are read anew: there is room for more of them",
+            self.label,
+            extra={"event": "peer.again", "peer": self.id_text, "reason": "room"},
+        )
+        self._read_at = now
+        self._unsubscribe()
+        self._subscription.forget()
+        self._subscribe()
 
     # --- presence -----------------------------------------------------------------------------
 

@@ -190,6 +190,16 @@ class RouteSubscription:
             self._out_of_step_since = now
             self._round = None
 
+    def forget(self) -> None:
+        """Forget the position: the next stream begins with all routes.
+
+        Raises:
+            AssertionError: There is a stream.
+        """
+        if self.state is not _S.IDLE:
+            raise AssertionError(f"unexpected forgetting in {self.state}")
+        self._position = Position()
+
     def receive(self, element: Element, now: float, clock: int) -> tuple[SubscriptionEvent, ...]:
         """Receive an element; return what has to be done, in order.
 

@@ -227,6 +227,12 @@ class PeerIndex(JoiningIndex):
                 self.end_beaten(entry, foreign=is_foreign(mine, place))
         self._compare_suspended(route_id, place)
 
+    def room_for(self, peer: PeerRoutes) -> int:
+        """Return how many more routes a peer broker may tell, and as many suspended sessions."""
+        del peer  # they share the room
+        most = max(self.peers.count, len(self.suspended_elsewhere))
+        return max(0, self._options.max_peer_routes - most)
+
     def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
         """Remove a route of a peer broker; return whether it was there."""
         return self.peers.remove(peer, route)

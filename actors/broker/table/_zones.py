@@ -94,6 +94,10 @@ class Zones:
 
     # --- what gateways tell -------------------------------------------------------------------
 
+    def room_for(self, peer: PeerRoutes) -> int:
+        """Return how many more groups a gateway may tell."""
+        return max(0, int(min(self._limit - len(self.table.ids), peer.most - peer.count)))
+
     def add(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add a group, or replace it.
 

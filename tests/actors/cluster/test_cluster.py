@@ -23,6 +23,7 @@ from onward.protocol.cluster import (
     ClusterLimits,
     LinkRefusal,
     PeerInfo,
+    Position,
 )
 from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
 from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
@@ -917,6 +918,30 @@ async def test_a_table_that_is_full_counts_the_routes_that_are_not_loaded(
     await asyncio.sleep(SOON)
     assert len(two.found("orders")) == 3
     assert sum(two.peer(one).refused.values()) == 2
+
+
+async def test_routes_that_were_refused_are_read_when_there_is_room(cluster: Clusters) -> None:
+    one = await cluster.start("one")
+    two = await cluster.start(
+        "two", ["one"], broker_options=BrokerOptions(management=False, max_peer_routes=3)
+    )
+    registered = [await one.serve("orders") for _ in range(5)]
+    await asyncio.sleep(600)
+    assert len(two.found("orders")) == 3
+    link = cluster.network.links[0]
+    sent = len(link.sent)
+    for each in registered[:2]:
+        each.withdraw()
+    await asyncio.sleep(15)
+    assert two.found("orders") == [one.id] * 3
+    assert two.peer(one).state == "up"
+    for each in registered[2:]:
+        each.withdraw()
+    await asyncio.sleep(600)
+    assert two.found("orders") == []
+    # All were asked for once.
+    nothing = Position().serialize()
+    assert [data for _, data in link.sent[sent:] if len(data) == len(nothing)] == [nothing]
 
 
 async def test_routes_are_loaded_and_removed_in_slices(cluster: Clusters) -> None:

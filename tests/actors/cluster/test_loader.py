@@ -26,6 +26,9 @@ class Table:
     def suspend_peer(self, peer: PeerRoutes) -> None: ...
     def reveal_peer(self, peer: PeerRoutes) -> None: ...
 
+    def room_for(self, peer: PeerRoutes) -> int:
+        raise NotImplementedError
+
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         self.routes.add(route.route_id)
         self._untold.discard(route.route_id)

@@ -200,6 +200,16 @@ def test_only_one_stream_is_asked_for_at_a_time() -> None:
         subscription.request(0.0)
 
 
+def test_a_copy_is_read_anew_without_its_position() -> None:
+    subscription = subscribed(ALL)
+    with pytest.raises(AssertionError, match="forgetting"):
+        subscription.forget()
+    subscription.lost(1.0)
+    subscription.forget()
+    assert Position.parse(subscription.request(2.0)) == Position()
+    assert subscription.receive(ALL, 2.0, CLOCK)[0] == RoundBegan(INSTANCE)
+
+
 def test_the_end_of_no_stream_is_nothing() -> None:
     subscription = RouteSubscription(HOME)
     subscription.lost(0.0)

@@ -220,6 +220,22 @@ def test_two_gateways_of_a_zone_are_one_zone(f: Fixture) -> None:
     assert f.found("service=orders") == [("b2", 6), ("c1", 3)]
 
 
+def test_the_room_of_a_gateway_is_that_of_its_zone_and_of_all() -> None:
+    f = Fixture(limit=3)
+    b, c = f.gateway("b"), f.gateway("c")
+    b.most = 2
+    assert (f.zones.room_for(b), f.zones.room_for(c)) == (2, 3)
+    for number in (1, 2):
+        assert not f.tell(b, number, f"s{number}", 1)
+    assert f.tell(b, 3, "s3", 1) == ZONE_FULL
+    assert (f.zones.room_for(b), f.zones.room_for(c)) == (0, 1)
+    assert not f.tell(c, 1, "s1", 1)
+    assert f.tell(c, 2, "s2", 1) == GROUPS_FULL
+    assert f.zones.room_for(c) == 0
+    assert f.remove(b, 1)
+    assert (f.zones.room_for(b), f.zones.room_for(c)) == (1, 1)
+
+
 def test_a_round_sweeps_what_was_not_told_again(f: Fixture) -> None:
     b = f.gateway("b")
     f.tell(b, 1, "a", 1)
