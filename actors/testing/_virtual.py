@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Final, ParamSpec, TypeVar
@@ -121,6 +122,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time, in seconds."""
         return self._virtual_clock.now
+
+    @property
+    def _clock_resolution(self) -> float:
+        """The time by which asyncio may call a timer early, in seconds: none on this clock."""
+        return math.ulp(self._virtual_clock.now)
+
+    @_clock_resolution.setter
+    def _clock_resolution(self, seconds: float) -> None:
+        """Ignore the resolution of the clock of the machine."""
 
     def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> Any:
         """Raise an error: a virtual loop has no threads.

@@ -117,6 +117,21 @@ def test_work_that_never_lets_time_pass() -> None:
 
 
 @virtual_time
+async def test_no_timer_is_early() -> None:
+    # Asyncio calls timers that are due within the resolution of the clock of the machine. What
+    # looks at the time then, and waits again for the rest, would do so without an end: while
+    # others do the same in between, the clock never has its turn.
+    loop = asyncio.get_running_loop()
+    began, early = loop.time(), list[float]()
+    at = [began + 1 + number * 2e-10 for number in range(4)]
+    for each in at:
+        loop.call_at(each, lambda each=each: early.append(loop.time() - each))
+    await asyncio.sleep(2)
+    assert len(early) == 4
+    assert [each for each in early if each < 0] == []
+
+
+@virtual_time
 async def test_passes_are_counted_between_two_steps_of_the_clock() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("onward.actors.testing._virtual.MAX_PASSES", 100)
