@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
@@ -39,8 +39,8 @@ class DeliveryLimits:
             unsettled and of pre-settled messages, of `DispatchOptions.max_names`, of producers and
             of consumers. Beyond: as with that limit, and counted. The program itself has no share.
         max_anonymous_share: What all connections that are not authenticated may have of the limits
-            of a node together, in percent, so that many of them leave room to others. Beyond: the
-            same.
+            of a node, and of the consumers and producers of a name, together, in percent, so that
+            many of them leave room to others. Beyond: the same.
         max_neighbour_share: What one neighbour may have of them, in percent. Beyond: the same.
         max_node_consumers: Consumers of all names of a node. Beyond: a further one is refused and
             counted.
@@ -143,6 +143,17 @@ class Share:
         """
         mine = self.has_room(getattr(self, what) + more, most)
         return mine and (self.whole is None or self.whole.may_have(what, more, most))
+
+    def may_join(self, others: Collection[Share | None], most: int) -> bool:
+        """Whether it, and the whole of which it is a part, may have one more place of a name.
+
+        Args:
+            others: The shares of those that have the other places.
+            most: The places.
+        """
+        here = sum(each is not None and self in (each, each.whole) for each in others)
+        mine = self.has_room(here + 1, most)
+        return mine and (self.whole is None or self.whole.may_join(others, most))
 
     def count(self, what: str, more: int) -> None:
         """Count that it has so much more, or less."""

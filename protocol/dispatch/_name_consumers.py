@@ -157,9 +157,9 @@ class NameConsumers(Generic[M]):
         if most or len(self._records) >= limits.max_consumers:
             return Refusal.CONSUMERS
         if share is not None:
-            here = sum(each.share is share for each in self._records.values()) + 1
+            others = [each.share for each in self._records.values()]
             node = share.may_have("consumers", 1, limits.max_node_consumers)
-            if not (share.has_room(here, limits.max_consumers) and node):
+            if not (node and share.may_join(others, limits.max_consumers)):
                 return Refusal.SHARE
         newest = semantics.overflow is Overflow.NEWEST
         queue: ConsumerQueue[Delivery[M]] = ConsumerQueue(semantics.window, totals, newest=newest)

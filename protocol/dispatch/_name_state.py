@@ -301,9 +301,8 @@ class NameState(NameMessages[M]):
             return Refusal.PRODUCERS
         if share is not None:
             shares = self._shares = self._shares or {}
-            here = sum(each is share for each in shares.values()) + 1
             node = share.may_have("producers", 1, limits.max_node_producers)
-            if not (share.has_room(here, limits.max_producers) and node):
+            if not (node and share.may_join(shares.values(), limits.max_producers)):
                 totals.counts[Refusal.SHARE] += 1
                 return Refusal.SHARE
             shares[number] = share

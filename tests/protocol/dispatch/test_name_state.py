@@ -922,6 +922,28 @@ def test_a_source_has_a_share_of_consumers_and_producers(of: str) -> None:
     assert (one.consumers, one.producers, other.producers) == (2, 2, 1)
 
 
+def test_connections_that_are_not_authenticated_leave_places_of_a_name_to_others() -> None:
+    # The node has places for many more.
+    limits = DeliveryLimits(max_consumers=8, max_producers=8, max_anonymous_share=50)
+    totals = NodeTotals(limits)
+    random = Random(1)
+    state = State("a", Semantics(), lambda: random.randbytes(8), totals)
+    shares = [totals.share_of(number, anonymous=True) for number in range(3)]
+    for number in range(4):
+        assert state.add_consumer(number, 5, 0.0, share=shares[number % 2]) is None
+        assert state.add_producer(number, share=shares[number % 2]) is None
+    assert state.add_consumer(4, 5, 0.0, share=shares[2]) is Refusal.SHARE
+    assert state.add_producer(4, share=shares[2]) is Refusal.SHARE
+    assert totals.counts[Refusal.SHARE] == 2
+    one = totals.share_of("one")
+    assert state.add_consumer(5, 5, 0.0, share=one) is None
+    assert state.add_producer(5, share=one) is None
+    state.remove_consumer(0, 1.0)
+    state.remove_producer(0)
+    assert state.add_consumer(4, 5, 1.0, share=shares[2]) is None
+    assert state.add_producer(4, share=shares[2]) is None
+
+
 def test_a_neighbour_has_a_larger_share_of_what_is_unsettled() -> None:
     state = name(limits=DeliveryLimits(max_unsettled=8))
     totals = NodeTotals(DeliveryLimits(max_unsettled=8))
