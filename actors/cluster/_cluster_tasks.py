@@ -73,18 +73,20 @@ class ClusterTasks(ClusterInspection):
     async def _resolve(self, resolve: ResolveSeed) -> None:
         """Look the names of all seeds up; one that fails keeps the addresses it had."""
         seeds = self.options.seeds
-        resolved: dict[str, tuple[str, ...]] = {}
-        for seed in seeds:
-            try:
-                async with asyncio.timeout(self.options.connect_timeout):
-                    resolved[seed] = await resolve(seed)
-            except (OSError, TimeoutError):
-                # The name itself is dialled in vain, and shown with the cause.
-                resolved[seed] = self._resolved.get(seed, (seed,))
+        found = await asyncio.gather(*(self._addresses_of(seed, resolve) for seed in seeds))
         if seeds == self.options.seeds:
-            self._resolved = resolved
-            self.membership.replace_seeds(list(chain(*resolved.values())), self._now())
+            self._resolved = dict(zip(seeds, found, strict=True))
+            self.membership.replace_seeds(list(chain(*found)), self._now())
             self._arm()
+
+    async def _addresses_of(self, seed: str, resolve: ResolveSeed) -> tuple[str, ...]:
+        """Look the name of a seed up."""
+        try:
+            async with asyncio.timeout(self.options.connect_timeout):
+                return await resolve(seed)
+        except (OSError, TimeoutError, ValueError):
+            # The name itself is dialled in vain, and shown with the cause.
+            return self._resolved.get(seed, (seed,))
 
     def _arm(self) -> None:
         """Set the timer to the time at which the membership has something to do."""
@@ -162,6 +164,17 @@ class ClusterTasks(ClusterInspection):
             cause = "no answer in time"
         except (OnwardError, OSError, ValueError) as error:
             cause = str(error) or type(error).__name__
+        except Exception as error:  # noqa: BLE001 - reported
+            cause = str(error) or type(error).__name__
+            # A mistake of a transport: the address is dialled again all the same.
+            self._seldom.log(
+                logging.ERROR,
+                f"peer.failed {uri}",
+                "%s cannot be dialled",
+                uri,
+                error=error,
+                extra={"event": "peer.failed", "peer": uri},
+            )
         if cause:
             self._failed += 1
             self.membership.failed(uri, cause, self._now())

@@ -209,4 +209,4 @@ It raises `PeerRefused` if either side refuses the other, and any other `OnwardE
 
 ResolveSeed: TypeAlias = Callable[[str], Awaitable[tuple[str, ...]]]
 """Returns the URIs of the addresses that the name in the URI of a seed has now; `OSError` if there
-are none."""
+are none, and `ValueError` if it can be no name."""

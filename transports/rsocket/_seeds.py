@@ -30,6 +30,7 @@ async def seed_addresses(uri: str) -> tuple[str, ...]:
 
     Raises:
         OSError: The name cannot be resolved.
+        ValueError: It can be no name, or the port no port.
     """
     parts = urlsplit(uri)
     host = parts.hostname

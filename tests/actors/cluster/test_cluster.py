@@ -14,7 +14,7 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, DrainOptions, DrainPart
 from onward.actors.broker.table._remote import owned_since
-from onward.actors.cluster import ClusterOptions
+from onward.actors.cluster import ClusterOptions, PeerConnection
 from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, LinkLost, NotDelivered
 from onward.protocol.broker import OWNER_KEY, RouteSetup, TooManyTags
@@ -867,6 +867,40 @@ async def test_a_seed_is_a_name_with_several_addresses(cluster: Clusters) -> Non
     three.cluster.adjust(replace(three.cluster.options, seeds=()))
     await asyncio.sleep(SOON)
     assert len(cluster.network.links) == 2
+
+
+async def test_a_seed_that_is_no_name_holds_up_no_other(cluster: Clusters) -> None:
+    async def resolve(uri: str) -> tuple[str, ...]:
+        if "slow" in uri:
+            await asyncio.sleep(60)
+        return (str(uri.encode("idna").decode()),)
+
+    two = await cluster.start("two")
+    seeds = ["a..b", "slow", "slow2", "two"]
+    one = await cluster.start("one", seeds, resolve=resolve)
+    await asyncio.sleep(ClusterOptions().connect_timeout + SOON)
+    assert one.peer(two).state == "up"
+    assert "refused" in one.peer("test://a..b").reason
+
+
+async def test_a_seed_is_dialled_again_whatever_the_attempt_has_failed_by(
+    cluster: Clusters, caplog: Caplog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = await cluster.start("two")
+    one = await cluster.start("one", ["two"], join=False)
+
+    async def connect(*_: object) -> PeerConnection:
+        raise EOFError("a mistake of a transport")
+
+    with caplog.at_level(logging.ERROR), monkeypatch.context() as patched:
+        patched.setattr(one.cluster, "_connect", connect)
+        one.cluster.join(one.uri)
+        await asyncio.sleep(SOON)
+        row = one.peer("test://two")
+        assert (row.state, row.reason) == ("connecting", "a mistake of a transport")
+        assert "test://two cannot be dialled" in caplog.messages
+    await asyncio.sleep(5)
+    assert one.peer(two).state == "up"
 
 
 async def test_seeds_and_allowed_peers_change_while_it_runs(cluster: Clusters) -> None:
