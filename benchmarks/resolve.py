@@ -251,7 +251,7 @@ def intersect_all(asked: Iterable[list[BitMap]]) -> None:
 
 def agree(table: RoutingTable[None], plain: PlainIndex, asked: Iterable[Query]) -> None:
     for query in asked:
-        if {entry.number for entry in table.candidates(query)} != plain.resolve(query):
+        if {table.number_of(entry) for entry in table.candidates(query)} != plain.resolve(query):
             raise AssertionError(f"the two ways disagree about {query}")
 
 
@@ -265,7 +265,7 @@ def measure(size: Size) -> Report:
     frequent = cold(table, [common[start :: size.rounds] for start in range(size.rounds)])
     again = repeated(table, asked[:HOT_QUERIES], size)
 
-    tags = [(entry.number, entry.tags) for entry in table]
+    tags = [(table.number_of(entry), entry.tags) for entry in table]
     few = [batch[: max(20, size.cold // 20)] for batch in batches]
     plain, plain_add, plain_bytes, plain_each = compare(tags, few)
     plain_cold = plain_each.median / len(few[0])

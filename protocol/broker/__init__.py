@@ -91,6 +91,7 @@ from ._owner import (
     bounded_since,
     owner_text,
     split_owner,
+    times_of,
     with_owner,
 )
 from ._pinning import (
@@ -323,6 +324,7 @@ __all__ = [
     "shard_hash",
     "split_owner",
     "tag_set",
+    "times_of",
     "translate_address",
     "unicast",
     "unwrap_metadata",

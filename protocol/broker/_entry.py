@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from .._closed import close_class
 from ._ids import format_id
 from ._index import TagIndex
-from ._keys import WellKnownKey
+from ._keys import Key, WellKnownKey
+from ._owner import split_times, times_of
 from ._places import TagPlaces
 from ._postings import HOME_KEY
 from ._route_add import RouteText
@@ -39,6 +40,7 @@ time is when there are twice as many as were left."""
 
 _ROUTE_ID: Final = int(WellKnownKey.ROUTE_ID)
 _SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
+_NO_TAG: Final = int(WellKnownKey.NO_TAG)
 _BY_DEFAULT: Final = frozenset((_ROUTE_ID, _SERVICE_NAME, OWN_ID[0]))
 
 Target = TypeVar("Target")
@@ -99,6 +101,8 @@ class RouteKinds:
         # The same by texts that routes share.
         self._of_texts: dict[tuple[bytes, RouteText], RouteKind] = {}
         self._rests: dict[TagList, TagPlaces] = {}
+        # The same by list, as frames that were read in parts share it: a hash is of all its tags.
+        self._same: dict[int, tuple[TagList, TagPlaces]] = {}
         self._sweep_at = min(FIRST_SWEEP, MAX_KINDS)
 
     def of_text(self, broker_id: bytes, text: RouteText, route_id: bytes) -> RouteKind:
@@ -109,7 +113,7 @@ class RouteKinds:
             kind = self.of(broker_id, text.service_name, text.tags, route_id)
             # What names ids in its own way may name that of one route among those with the text.
             own = text.tags and text.tags[-1][0] == OWN_KEY == kind.tags[-2][0]
-            if own and all(tag[0] != _ROUTE_ID for tag in text.tags):
+            if own and _ROUTE_ID not in [tag[0] for tag in text.tags]:
                 if len(self._of_texts) >= MAX_KINDS:
                     self._of_texts.clear()
                 self._of_texts[key] = kind
@@ -138,7 +142,7 @@ class RouteKinds:
         if kind is None:
             kind = RouteKind(broker_id, service_name, self._indexed(key, route_id))
             # What names ids in its own way is not of a kind with others.
-            if all(tag[0] != _ROUTE_ID for tag in tags):
+            if _ROUTE_ID not in [tag[0] for tag in tags]:
                 if len(self._kinds) >= self._sweep_at:
                     self._sweep()
                 self._kinds[key] = kind
@@ -167,6 +171,9 @@ class RouteKinds:
 
     def rest_of(self, tags: TagList) -> TagPlaces:
         """Return the other part of a route's tags; ServiceName and RouteId are left out of them."""
+        same = self._same.get(id(tags))
+        if same is not None and same[0] is tags:
+            return same[1]
         found = self._rests.get(tags)
         if found is None:
             others = [tag for tag in normal_form(tags) if tag[0] not in _BY_DEFAULT]
@@ -174,10 +181,16 @@ class RouteKinds:
             if len(self._rests) >= MAX_KINDS:
                 self._rests.clear()
             self._rests[tags] = found
+        if len(self._same) >= MAX_KINDS:
+            self._same.clear()
+        self._same[id(tags)] = tags, found
         return found
 
     def _indexed(self, key: tuple[bytes, str, TagList], route_id: bytes) -> TagList:
         broker_id, service_name, given = key
+        keys = [tag[0] for tag in given]
+        if _is_usual(keys) and len(set(given)) == len(given):
+            return self._index.known((*given, home_tag(broker_id)))
         tags: dict[Tag, None] = {}
         named = False
         for tag in normal_form(given):
@@ -196,6 +209,20 @@ class RouteKinds:
         return self._index.known((*tags, home_tag(broker_id)))
 
 
+def _is_usual(keys: list[Key]) -> bool:
+    """Whether tags with some keys are in normal form, with default tags, if none is there twice.
+
+    Brokers tell them so: with the RouteId behind all others.
+    """
+    return (
+        bool(keys)
+        and keys[-1] == OWN_KEY
+        and _SERVICE_NAME in keys
+        and _ROUTE_ID not in keys
+        and _NO_TAG not in keys
+    )
+
+
 class Entry(Generic[Target]):
     """One registration of a route. Two registrations are never equal.
 
@@ -205,18 +232,36 @@ class Entry(Generic[Target]):
     Attributes:
         route_id: 16 bytes.
         kind: What it has in common with others: home broker, name and tags.
-        timestamp: Time of the registration, in milliseconds since the Unix epoch.
-        number: Its dense number, which another route may get once this one is gone; -1 while
-            another entry has its place, and once it is gone.
+        times: Its timestamp, and since when its owner has had the route id; see `times_of`. It is
+            inverted, and so negative, while another entry has its place, and once it is gone.
     """
 
-    __slots__ = ("kind", "number", "route_id", "timestamp")
+    __slots__ = ("kind", "route_id", "times")
 
     def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         self.route_id: Final = route_id
         self.kind: Final = kind
-        self.timestamp: Final = timestamp
-        self.number = -1
+        self.times = timestamp
+
+    @property
+    def timestamp(self) -> int:
+        """Time of the registration, in milliseconds since the Unix epoch."""
+        return split_times(self.times)[0]
+
+    @property
+    def owned_since(self) -> int:
+        """Since when its owner has had the route id, likewise; 0 for the timestamp."""
+        return split_times(self.times)[1]
+
+    def own_since(self, since: int) -> None:
+        """Set since when its owner has had the route id, as `bounded_since` bounds it."""
+        times = times_of(self.timestamp, since)
+        self.times = times if self.times >= 0 else ~times
+
+    def set_shown(self, *, shown: bool) -> None:
+        """Set whether it is in the index, and no other entry has its place."""
+        if (self.times >= 0) != shown:
+            self.times = ~self.times
 
     @property
     def target(self) -> Target:

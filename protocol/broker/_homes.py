@@ -104,6 +104,15 @@ class HomeEntries(Generic[Target]):
         found = None if number is None else self._entries[number]
         return None if isinstance(found, Expected) else found
 
+    def number_of(self, entry: Entry[Target]) -> int:
+        """Return the dense number of an entry, which another route may get once it is gone.
+
+        It is -1 while another entry has its place, and once it is gone. Entries do not keep it:
+        there are many.
+        """
+        number = self.ids.get(entry.route_id, -1)
+        return number if number >= 0 and self._entries[number] is entry else -1
+
     # --- for the table --------------------------------------------------------------------------
 
     def _new_home(self, broker_id: bytes) -> Home:
@@ -115,16 +124,16 @@ class HomeEntries(Generic[Target]):
         home = self._homes[entry.kind.broker_id]
         if home.suspended:
             self._index.hide(number)
-        entry.number = number
+        entry.set_shown(shown=True)
         self._routes += 1
         home.routes += 1
 
     def _replace(self, old: Entry[Target], new: Entry[Target]) -> None:
         """Put an entry into the place of another one."""
-        number = old.number
-        old.number = -1
+        number = self.number_of(old)
+        old.set_shown(shown=False)
+        new.set_shown(shown=True)
         before, after = self._homes[old.kind.broker_id], self._homes[new.kind.broker_id]
-        new.number = number
         self._index.replace_route(number, new)
         before.routes -= 1
         after.routes += 1
@@ -142,7 +151,7 @@ class HomeEntries(Generic[Target]):
 
     def _hide(self, entry: Entry[Target]) -> None:
         """Keep an entry that is not in the index."""
-        entry.number = -1
+        entry.set_shown(shown=False)
         self._hidden.setdefault(entry.route_id, []).append(entry)
         self._homes[entry.kind.broker_id].hidden[entry.route_id] = None
 
@@ -171,8 +180,8 @@ class HomeEntries(Generic[Target]):
         if best is there:
             return None
         home = self._homes[there.kind.broker_id]
-        if home.untold is not None and there.number in home.untold:
-            home.untold.discard(there.number)
+        if home.untold is not None and self.ids[route_id] in home.untold:
+            home.untold.discard(self.ids[route_id])
             home.untold_ids[route_id] = None
         self._show(best, there)
         self._hide(there)
@@ -185,7 +194,7 @@ class HomeEntries(Generic[Target]):
         self._unhide(entry)
         self._replace(other, entry)
         if untold and home.untold is not None:
-            home.untold.add(entry.number)
+            home.untold.add(self.ids[entry.route_id])
 
     def entry_of(self, route_id: bytes, broker_id: bytes) -> Entry[Target] | None:
         """Return the entry that a home broker has for a route id, hidden or not."""
@@ -204,7 +213,7 @@ class HomeEntries(Generic[Target]):
 
         A hidden one may have been what `best` went by: then another one is shown from now on.
         """
-        route_id, number = entry.route_id, entry.number
+        route_id, number = entry.route_id, self.number_of(entry)
         if number < 0:
             self._unhide(entry)
             other = self.elect(route_id)
@@ -214,7 +223,7 @@ class HomeEntries(Generic[Target]):
         others = self._hidden.get(route_id)
         if others is None:
             self._index.remove(number)
-            entry.number = -1
+            entry.set_shown(shown=False)
             self._routes -= 1
             home.routes -= 1
             return Update(True, None, entry)

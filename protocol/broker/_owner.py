@@ -16,8 +16,9 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ._fields import MAX_TIMESTAMP
 from ._tags import TagList
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ __all__ = [
     "MAX_OWNED",
     "NO_OWNER",
     "OWNER_KEY",
+    "Ownership",
     "bounded_since",
     "owner_text",
+    "parse_owner",
     "read_owner",
     "split_owner",
+    "split_times",
+    "times_of",
     "with_owner",
 ]
 
@@ -44,13 +49,21 @@ MAX_OWNED: Final = 30 * 86_400
 """Longest time before a registration for which its owner counts as such, in seconds; an earlier
 time counts as that one. So a wrong time that a broker has told is not passed on for ever."""
 
+_MOST: Final = MAX_OWNED * 1000
+_TIME_BITS: Final = MAX_TIMESTAMP.bit_length()
+
 MAX_OWNERS: Final = 4096
 """Most owners of which each is kept once for all of its routes; the least recently used is
 forgotten, and then told routes have one of their own."""
 
 _DIGEST: Final = 12
 _SINCE: Final = "@"
+_SINCE_RAW: Final = _SINCE.encode()
 _MAX_DIGITS: Final = 15
+
+
+Ownership: TypeAlias = tuple[str, int, str | bytes | None]
+"""An owner, since when it has had a route id, and the value of the tag that both were read from."""
 
 
 def owner_text(name: str, method: str, issuer: str) -> str:
@@ -71,7 +84,35 @@ def bounded_since(since: int, timestamp: int) -> int:
     """
     if not 0 < since < timestamp:
         return timestamp
-    return max(since, timestamp - MAX_OWNED * 1000)
+    return max(since, timestamp - _MOST)
+
+
+def times_of(timestamp: int, since: int) -> int:
+    """Return both times of a registration as one number, which takes less memory than two.
+
+    Args:
+        timestamp: See `bounded_since`.
+        since: Likewise.
+
+    Returns:
+        The timestamp, and from bit 63 on for how long its owner had had the route id then, within
+        bounds.
+    """
+    if not 0 < since < timestamp:
+        return timestamp
+    return timestamp | min(timestamp - since, _MOST) << _TIME_BITS
+
+
+def split_times(times: int) -> tuple[int, int]:
+    """Return the two times that `times_of` has put together; 0 for since if it is the timestamp.
+
+    Args:
+        times: What it has returned, or that inverted.
+    """
+    if times < 0:
+        times = ~times
+    timestamp, owned = times & MAX_TIMESTAMP, times >> _TIME_BITS
+    return timestamp, timestamp - owned if owned else 0
 
 
 def with_owner(route: RouteAdd, owner: str, since: int = 0) -> RouteAdd:
@@ -110,7 +151,31 @@ def read_owner(value: str | None) -> tuple[str, int]:
     return _shared(owner), int(since) if known else 0
 
 
+def parse_owner(value: bytes) -> Ownership | None:
+    """Read the value of the tag as `read_owner` does, from a frame.
+
+    Returns:
+        The owner, since when it has had the route id, and the value; `None` if it is no plain text.
+    """
+    owner, _, since = value.partition(_SINCE_RAW)
+    try:
+        shared = _decoded(owner)
+    except UnicodeDecodeError:
+        return None
+    if not since:
+        return shared, 0, value
+    if since.isdigit() and len(since) <= _MAX_DIGITS:
+        return shared, int(since), value
+    return (shared, 0, value) if since.isascii() else None
+
+
 @lru_cache(MAX_OWNERS)
 def _shared(owner: str) -> str:
     """Return the object for an owner."""
     return owner
+
+
+@lru_cache(MAX_OWNERS)
+def _decoded(owner: bytes) -> str:
+    """Return the same for an owner in UTF-8."""
+    return _shared(owner.decode())

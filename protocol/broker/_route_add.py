@@ -6,7 +6,8 @@ text is read once, and kept by its bytes, for each of them to refer to.
 
 Brokers write tags of their own, with a key that begins with `onward.`, in front of the others, and
 their values may differ from route to route. That of the owner is taken off before the text is
-looked up. The tags behind a count, which has the ServiceName in front, are read once.
+looked up. The tags behind a count, which has the ServiceName in front, are read once, and so is
+what is in front of the count.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from binascii import hexlify
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ._dialect import Dialect
@@ -36,7 +38,7 @@ from ._fields import (
 )
 from ._ids import ID_SIZE, format_id
 from ._keys import EXTENSION_SPACES, Key, WellKnownKey
-from ._owner import OWNER_KEY, read_owner
+from ._owner import OWNER_KEY, Ownership, parse_owner, read_owner
 from ._tags import OWN_ID, OWN_KEY, Tag, TagList, parse_tags, serialize_tags
 
 __all__ = ["COUNT_KEY", "RouteAdd", "RouteText"]
@@ -59,14 +61,16 @@ _SERVICE_NAME: Final = int(WellKnownKey.SERVICE_NAME)
 _ID_TEXT: Final = len(_ANY_ID)
 # What is written of the last tag before its value: the number of the key and the length.
 _OWN_RAW: Final = bytes((0x80 | _ROUTE_ID, _ID_TEXT))
-_ROUTE_AT: Final = HEADER_SIZE + ID_SIZE
-_TIME_AT: Final = _ROUTE_AT + ID_SIZE
-_TEXT_AT: Final = _TIME_AT + 8
+# The fields in front of the text: broker id, route id and timestamp.
+_FIXED: Final = Struct(f">{ID_SIZE}s{ID_SIZE}sQ")
+_read_fixed: Final[Callable[[bytes, int], tuple[bytes, bytes, int]]] = _FIXED.unpack_from
+_TEXT_AT: Final = HEADER_SIZE + _FIXED.size
 _OURS: Final = "onward."
-_OURS_RAW: Final = _OURS.encode()
-_COUNT_RAW: Final = COUNT_KEY.encode()
-# As the key is written: its length, and then itself.
+# As a key is written: its length, and then itself.
+_COUNT_RAW: Final = bytes((len(COUNT_KEY),)) + COUNT_KEY.encode()
 _OWNER_RAW: Final = bytes((len(OWNER_KEY),)) + OWNER_KEY.encode()
+# With that of the value.
+_OWNER_SIZE: Final = len(_OWNER_RAW) + 1
 
 
 class RouteText:
@@ -77,15 +81,18 @@ class RouteText:
     Attributes:
         service_name: The name.
         tags: The tags.
-        rest: The tags behind the count of a group, `OWN_ID` the last: one object for equal ones.
-            `None` if it was not read in these parts.
+        count: The count of a group; `None` if it was not read in parts.
+        rest: The tags behind it, `OWN_ID` the last: one object for equal ones. Empty likewise.
     """
 
-    __slots__ = ("rest", "service_name", "tags")
+    __slots__ = ("count", "rest", "service_name", "tags")
 
-    def __init__(self, service_name: str, tags: TagList, rest: TagList | None = None) -> None:
+    def __init__(
+        self, service_name: str, tags: TagList, count: str | None = None, rest: TagList = ()
+    ) -> None:
         self.service_name: Final = service_name
         self.tags: Final = tags
+        self.count: Final = count
         self.rest: Final = rest
 
 
@@ -95,10 +102,6 @@ def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
     Returns:
         The text; `None` if that is not what they are.
     """
-    if _OURS_RAW in data:
-        found = _read_parts(dialect, data)
-        if found is not None:
-            return found
     try:
         service_name, at = read_name(data, 0)
     except BrokerFrameError:
@@ -108,49 +111,53 @@ def _read_text(dialect: Dialect, data: bytes) -> RouteText | None:
 
 
 def _read_parts(dialect: Dialect, data: bytes) -> RouteText | None:
-    """Read a text with the ServiceName in front, and a broker's own tag behind it.
+    """Read a text with the ServiceName in front, and the count of a group behind it.
 
     Returns:
         The text; `None` if that is not what it is.
     """
-    at = data[0] + 1
-    name = data[1:at]
-    # As the tag is written: the number of the key, the length with its first bit set, the value.
-    written = b"%c%c%b" % (0x80 | _SERVICE_NAME, 0x80 | data[0], name)
-    if data[0] >= 0x80 or not data.startswith(written, at):
+    start = _start_of(data[: data[0] + 1])
+    if start is None or not data.startswith(start[0]):
         return None
-    at += len(written)
-    if not data.startswith(_OURS_RAW, at + 1):
+    at = len(start[0])
+    if at >= len(data) or data[at] < 0x80:
         return None
-    key_end = at + 1 + data[at]
-    if data[at] >= 0x80 or key_end >= len(data) or data[key_end] < 0x80:
-        return None
-    end = key_end + 1 + (data[key_end] & 0x7F)
+    end = at + 1 + (data[at] & 0x7F)
     read = _rest_of if dialect is Dialect.SPECIFICATION else _rests[dialect]
-    rest = read(data[end:])
-    if rest is None:
+    rest, count = read(data[end:]), _count_of(data[at + 1 : end])
+    if rest is None or count is None:
         return None
-    try:
-        service = _shared(_SERVICE_NAME, name.decode())
-        own: Tag = data[at + 1 : key_end].decode(), data[key_end + 1 : end].decode()
-    except UnicodeDecodeError:
-        return None
-    return RouteText(service[1], (service, own, *rest), rest)
+    service = start[1]
+    return RouteText(service[1], (service, count, *rest), count[1], rest)
 
 
-def _read_owner(data: bytes, at: int) -> tuple[Tag, int] | None:
-    """Read the tag of an owner; return it and where it ends, `None` if it is not well formed.
+@lru_cache(MAX_TEXTS)
+def _start_of(name: bytes) -> tuple[bytes, tuple[Key, str]] | None:
+    """Return what a group's text with a name begins with, up to the key of the count, and a tag.
 
     Args:
-        data: The frame, of which the last tag is a RouteId.
-        at: Where its value begins, with the length.
+        name: The name with its length, as it is written.
+
+    Returns:
+        The bytes, and the tag of the ServiceName; `None` if it cannot be the value of a tag.
     """
-    end = at + 1 + (data[at] & 0x7F)
-    # ROUTE_SETUP, Value Length: "If the first bit is set to 1, there are more tags."
-    if data[at] < 0x80 or end > len(data) - _ID_TEXT:
+    size = name[0]
+    if size >= 0x80 or len(name) <= size:
         return None
     try:
-        return (OWNER_KEY, data[at + 1 : end].decode()), end
+        service = _shared(_SERVICE_NAME, name[1:].decode())
+    except UnicodeDecodeError:
+        return None
+    # As the tag is written: the number of the key, the length with its first bit set, the value.
+    tag = b"%c%c%b" % (0x80 | _SERVICE_NAME, 0x80 | size, name[1:])
+    return name + tag + _COUNT_RAW, service
+
+
+@lru_cache(MAX_TEXTS)
+def _count_of(value: bytes) -> Tag | None:
+    """Return the tag of a count; `None` if its value is no text."""
+    try:
+        return COUNT_KEY, value.decode()
     except UnicodeDecodeError:
         return None
 
@@ -241,11 +248,11 @@ class RouteAdd:
         service_name: At most 255 bytes of UTF-8.
         tags: The route's tags.
         text: The name and the tags, as other routes may have them too.
-        owner_tag: The tag of its owner, the first of the tags, which is not in the text; `None`
-            without one.
+        ownership: The owner, since when it has had the route id, and the value of the tag that says
+            so. That is the first of the tags, and not in the text. `None` without one.
     """
 
-    __slots__ = ("broker_id", "owner_tag", "route_id", "text", "timestamp")
+    __slots__ = ("broker_id", "ownership", "route_id", "text", "timestamp")
 
     broker_id: bytes
     route_id: bytes
@@ -255,7 +262,7 @@ class RouteAdd:
     if TYPE_CHECKING:
         # No fields: two others are made of them.
         text: RouteText = field(init=False, compare=False)
-        owner_tag: Tag | None = field(init=False, compare=False)
+        ownership: Ownership | None = field(init=False, compare=False)
 
     def __init__(
         self,
@@ -268,17 +275,17 @@ class RouteAdd:
         _set_broker_id(self, broker_id)
         _set_route_id(self, route_id)
         _set_timestamp(self, timestamp)
-        owner_tag = tags[0] if tags and tags[0][0] == OWNER_KEY else None
-        _set_owner_tag(self, owner_tag)
-        _set_text(self, RouteText(service_name, tags if owner_tag is None else tags[1:]))
+        owned = bool(tags) and tags[0][0] == OWNER_KEY
+        _set_ownership(self, (*read_owner(tags[0][1]), tags[0][1]) if owned else None)
+        _set_text(self, RouteText(service_name, tags[1:] if owned else tags))
 
     def owned(self) -> tuple[str | None, int]:
         """Return the owner, `None` if it is not told, and since when it has had the route id.
 
         See `split_owner`.
         """
-        tag = self.owner_tag
-        return (None, 0) if tag is None else read_owner(tag[1])
+        ownership = self.ownership
+        return (None, 0) if ownership is None else ownership[:2]
 
     @classmethod
     def parse(cls, buffer: Buffer, dialect: Dialect) -> RouteAdd:
@@ -288,39 +295,43 @@ class RouteAdd:
             BrokerFrameError: It is not a well-formed ROUTE_ADD.
         """
         data = bytes(buffer)
-        route_id = data[_ROUTE_AT:_TIME_AT]
+        if not _TEXT_AT + _ID_TEXT < len(data) <= MAX_TEXT_SIZE:
+            return cls._read(data, dialect)
+        broker_id, route_id, timestamp = _read_fixed(data, HEADER_SIZE)
         last = data[-_ID_TEXT:]
         # Brokers write the route's own RouteId behind all other tags.
         if (
-            last[8:24:5] == b"----"
-            and last.replace(b"-", b"") == hexlify(route_id)
+            last.replace(b"-", b"") == hexlify(route_id)
+            and last[8:24:5] == b"----"
+            and 0 < timestamp <= MAX_TIMESTAMP
             and data.startswith(_HEADER)
-            and _TEXT_AT + _ID_TEXT < len(data) <= MAX_TEXT_SIZE
         ):
             tags_at = _TEXT_AT + 1 + data[_TEXT_AT]
-            owner_tag: Tag | None = None
+            ownership: Ownership | None = None
             if data.startswith(_OWNER_RAW, tags_at):
-                read = _read_owner(data, tags_at + len(_OWNER_RAW))
-                if read is None:
+                at = tags_at + _OWNER_SIZE
+                end = at + (data[at - 1] & 0x7F)
+                # ROUTE_SETUP, Value Length: "If the first bit is set to 1, there are more tags."
+                more = data[at - 1] >= 0x80 and end <= len(data) - _ID_TEXT
+                ownership = parse_owner(data[at:end]) if more else None
+                if ownership is None:
                     return cls._read(data, dialect)
-                owner_tag, others_at = read
-                raw = data[_TEXT_AT:tags_at] + data[others_at:-_ID_TEXT]
+                raw = data[_TEXT_AT:tags_at] + data[end:-_ID_TEXT]
             else:
                 raw = data[_TEXT_AT:-_ID_TEXT]
             if _COUNT_RAW in raw:
                 # Nearly each group has a text of its own: remembered, it would displace others.
-                text = _read_text(dialect, raw)
+                text = _read_parts(dialect, raw) or _read_text(dialect, raw)
             else:
                 text = _text_of(raw) if dialect is Dialect.SPECIFICATION else _texts[dialect](raw)
-            timestamp = int.from_bytes(data[_TIME_AT:_TEXT_AT])
-            if text is not None and 0 < timestamp <= MAX_TIMESTAMP:
+            if text is not None:
                 # As the constructor does; this runs for each route.
                 made = cls.__new__(cls)
-                _set_broker_id(made, data[HEADER_SIZE:_ROUTE_AT])
+                _set_broker_id(made, broker_id)
                 _set_route_id(made, route_id)
                 _set_timestamp(made, timestamp)
                 _set_text(made, text)
-                _set_owner_tag(made, owner_tag)
+                _set_ownership(made, ownership)
                 return made
         return cls._read(data, dialect)
 
@@ -363,10 +374,13 @@ def _service_name(route: RouteAdd) -> str:
 
 def _tags(route: RouteAdd) -> TagList:
     """The route's tags."""
-    tags, owner_tag = route.text.tags, route.owner_tag
+    tags, ownership = route.text.tags, route.ownership
     if tags and tags[-1][0] == OWN_KEY:
         tags = (*tags[:-1], (_ROUTE_ID, format_id(route.route_id)))
-    return tags if owner_tag is None else (owner_tag, *tags)
+    if ownership is None:
+        return tags
+    value = ownership[2]
+    return ((OWNER_KEY, value.decode() if isinstance(value, bytes) else value), *tags)
 
 
 # The slots of a frozen object: at a third of what `object.__setattr__` takes.
@@ -374,7 +388,7 @@ _set_broker_id: Final = RouteAdd.__dict__["broker_id"].__set__
 _set_route_id: Final = RouteAdd.__dict__["route_id"].__set__
 _set_timestamp: Final = RouteAdd.__dict__["timestamp"].__set__
 _set_text: Final = RouteAdd.__dict__["text"].__set__
-_set_owner_tag: Final = RouteAdd.__dict__["owner_tag"].__set__
+_set_ownership: Final = RouteAdd.__dict__["ownership"].__set__
 # The two fields that are in the text.
 setattr(RouteAdd, "service_name", property(_service_name))  # noqa: B010
 setattr(RouteAdd, "tags", property(_tags))  # noqa: B010

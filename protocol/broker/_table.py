@@ -192,7 +192,7 @@ class RoutingTable(HomeEntries[Target]):
             return False
         # As `_place` does, without the call: this runs for each route of a cluster.
         home = self._homes.get(broker_id) or self._new_home(broker_id)
-        number = entry.number = self._index.add_route(entry)
+        number = self._index.add_route(entry)
         if home.suspended:
             self._index.hide(number)
         home.routes += 1
@@ -216,7 +216,8 @@ class RoutingTable(HomeEntries[Target]):
             mine = self._hidden_of(route_id, broker_id)
         if mine is not None:
             known = mine.timestamp
-            if home.tell(route_id, mine.number) and (timestamp != known or mine.kind is not kind):
+            first = home.tell(route_id, self.number_of(mine))
+            if first and (timestamp != known or mine.kind is not kind):
                 known = -1
         else:
             known = self._removed_at(route_id, broker_id) if self._tombstones else -1
@@ -239,6 +240,7 @@ class RoutingTable(HomeEntries[Target]):
         else:
             self._hidden[route_id].remove(mine)
             self._hidden[route_id].append(entry)
+            entry.set_shown(shown=False)
         other = self.elect(route_id)
         return Update(True, self.get(route_id), mine, other)
 

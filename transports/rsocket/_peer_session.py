@@ -393,7 +393,7 @@ class PeerSession(Session):
         form, entry, _, _ = pin
         if entry is None:
             self._hand(exchange, pin)
-        elif entry.number < 0:
+        elif entry.times < 0:
             del self._pins[metadata]  # it has left, or has other tags now
             self._route_whole(exchange, metadata, None)
         else:

@@ -38,7 +38,12 @@ class GroupRoute(RemoteRoute):
     def __init__(
         self, number: bytes, kind: RouteKind, rest: TagPlaces, timestamp: int, count: int
     ) -> None:
-        super().__init__(number, kind, timestamp)
+        # As its base does, without the call: there are many.
+        self.route_id = number  # type: ignore[misc]
+        self.kind = kind  # type: ignore[misc]
+        self.times = timestamp
+        self.outstanding = 0
+        self.requests = 0
         self._rest: Final = rest
         self.count: Final = count
 

@@ -129,11 +129,11 @@ class Peers:
         if shared is None or not shared.routes:
             # Its service may be counted elsewhere by now.
             shared = kind.shared = self._make_kind(peer, kind)
-        owner, since = (None, 0) if route.owner_tag is None else route.owned()
+        owned = route.ownership
         made = (
             RemoteRoute(route_id, kind, route.timestamp)
-            if owner is None
-            else OwnedRoute(route_id, kind, route.timestamp, owner, since)
+            if owned is None
+            else OwnedRoute(route_id, kind, route.timestamp, owned[0], owned[1])
         )
         if not table.put_new(made):
             self._replace(peer, made, shared)
@@ -182,7 +182,7 @@ class Peers:
             known = self._table.entry_of(made.route_id, peer.broker_id)
             if isinstance(known, OwnedRoute) and known.timestamp == made.timestamp:
                 # Its owner has had it longer than the home broker knew.
-                known.owned_since = made.owned_since
+                known.own_since(made.owned_since)
                 other = self._table.elect(made.route_id)
                 if other is not None:
                     self._releases.begin(known)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ....protocol import TAGS, Address, DeliveryError, Message, NotDelivered, Route
 from ....protocol._closed import close_class
-from ....protocol.broker import Entry, Key, RouteKind, TagList, bounded_since, format_id
+from ....protocol.broker import Entry, Key, RouteKind, TagList, bounded_since, format_id, times_of
 from ..._worker import Worker
 from ...runtime._cell import Cell
 from .._exchange import Exchange, exchange_of
@@ -281,21 +281,18 @@ class RemoteRoute(Entry[Any]):
     Attributes:
         owner: The principal of its connection, as its broker has told it; see `owner_text`. `None`
             if that has no rules.
-        owned_since: Since when it has had the route id, likewise; 0 for the timestamp.
     """
 
     __slots__ = ("outstanding", "requests")
 
     remote: ClassVar[Literal[True]] = True
     owner: str | None = None
-    owned_since: int = 0
 
     def __init__(self, route_id: bytes, kind: RouteKind, timestamp: int) -> None:
         # As `Entry` does, without the call: there are many.
         self.route_id = route_id  # type: ignore[misc]
         self.kind = kind  # type: ignore[misc]
-        self.timestamp = timestamp  # type: ignore[misc]
-        self.number = -1
+        self.times = timestamp
         self.outstanding = 0
         self.requests = 0
 
@@ -456,21 +453,24 @@ class OwnedRoute(RemoteRoute):
         kind: As for any other.
         timestamp: As for any other.
         owner: See `RemoteRoute`.
-        since: See `RemoteRoute.owned_since`.
+        since: See `Entry.owned_since`.
     """
 
-    __slots__ = ("owned_since", "owner")
+    __slots__ = ("owner",)
 
-    # The member descriptors of the slots take the places of the attributes of the class.
+    # The member descriptor of the slot takes the place of the attribute of the class.
     owner: str | None
-    owned_since: int
 
     def __init__(
         self, route_id: bytes, kind: RouteKind, timestamp: int, owner: str, since: int = 0
     ) -> None:
-        super().__init__(route_id, kind, timestamp)
+        # As its base does, without the call.
+        self.route_id = route_id  # type: ignore[misc]
+        self.kind = kind  # type: ignore[misc]
+        self.times = times_of(timestamp, since) if since else timestamp
+        self.outstanding = 0
+        self.requests = 0
         self.owner = owner
-        self.owned_since = since
 
 
 close_class(PeerRoutes)

@@ -343,11 +343,9 @@ class Zones:
 
 def _parts_of(text: RouteText) -> tuple[int, TagList]:
     """Return for how many routes a group stands, 0 if it does not say so, and its other tags."""
-    tags, rest = text.tags, text.rest
-    if rest is not None:
-        key, value = tags[-len(rest) - 1]
-        if key == COUNT_KEY:
-            return _count(value), rest
+    if text.count is not None:
+        return _count(text.count), text.rest
+    tags = text.tags
     counts = [value for key, value in tags if key == COUNT_KEY]
     return _count(counts[0] if counts else None), tuple([t for t in tags if t[0] != COUNT_KEY])
 

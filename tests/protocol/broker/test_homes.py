@@ -87,7 +87,7 @@ def test_the_newest_entry_of_a_route_id_hides_the_others(older_first: bool) -> N
     assert table.statistics().hidden == 1
     hidden = table.entry_of(ROUTE, ONE)
     assert hidden is not None
-    assert (hidden.target, hidden.number) == ("1r", -1)
+    assert (hidden.target, table.number_of(hidden)) == ("1r", -1)
 
 
 def test_the_entries_of_a_route_id_begin_with_the_one_in_the_index() -> None:
@@ -605,10 +605,14 @@ class AgainstModel(RuleBasedStateMachine):
             entry = self.table.entry_of(route_id, home)
             assert entry is not None
             assert (entry.target, tag_set(entry.tags)) == (known.target, known.tags)
+            assert entry.timestamp == known.timestamp
+            shown = visible[route_id][0] == home
+            assert (entry.times >= 0, self.table.number_of(entry) >= 0) == (shown, shown)
         statistics = self.table.statistics()
         assert statistics.routes == statistics.index.routes == len(visible)
         assert statistics.hidden == len(self.model) - len(visible)
-        numbers = [entry.number for entry in self.table]
+        numbers = [self.table.number_of(entry) for entry in self.table]
+        assert min(numbers, default=0) >= 0
         assert len(set(numbers)) == len(numbers)
         tags = {tag for _, known in visible.values() for tag in known.tags}
         assert statistics.index.tags == len(tags)

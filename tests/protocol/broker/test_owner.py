@@ -12,13 +12,18 @@ from onward.protocol.broker import (
     OWNER_KEY,
     Dialect,
     RouteAdd,
+    RoutingTable,
     TooManyTags,
     bounded_since,
     owner_text,
     split_owner,
+    times_of,
     with_owner,
 )
+from onward.protocol.broker._fields import MAX_TIMESTAMP
+from onward.protocol.broker._owner import split_times
 
+HOME, OTHER_HOME = bytes([1]) * 16, bytes([2]) * 16
 ROUTE = RouteAdd(bytes(range(16)), bytes(range(1, 17)), 5, "orders", ((1, "orders"), ("a", "b")))
 
 
@@ -85,7 +90,23 @@ def test_the_time_is_neither_after_the_registration_nor_long_before() -> None:
         (1, now - most),
     ):
         assert bounded_since(since, now) == bounded
+        assert split_times(times_of(now, since)) == (now, bounded if bounded < now else 0)
     assert bounded_since(1, 5) == 1
+    assert split_times(times_of(MAX_TIMESTAMP, 5)) == (MAX_TIMESTAMP, MAX_TIMESTAMP - most)
+
+
+def test_an_entry_keeps_both_times_whether_it_is_shown_or_not() -> None:
+    table = RoutingTable[str]()
+    one = table.add(bytes(16), HOME, "orders", (), 1000, "", now=1000).entry
+    assert one is not None
+    one.own_since(900)
+    assert (one.timestamp, one.owned_since, one.times >= 0) == (1000, 900, True)
+    table.add(bytes(16), OTHER_HOME, "orders", (), 1001, "", now=1001)
+    assert (one.timestamp, one.owned_since, one.times >= 0) == (1000, 900, False)
+    one.own_since(800)
+    assert (one.timestamp, one.owned_since, one.times >= 0) == (1000, 800, False)
+    table.remove(bytes(16), 1002, broker_id=OTHER_HOME, now=1002)
+    assert (one.timestamp, one.owned_since, one.times >= 0) == (1000, 800, True)
 
 
 def test_a_route_without_it() -> None:

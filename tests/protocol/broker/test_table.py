@@ -249,11 +249,11 @@ def test_a_number_used_again_does_not_leak_into_old_candidates() -> None:
     query = parse_query("region=eu")
     add(table, tags=((6, "eu"),), target="mine")
     held = table.candidates(query)
-    number = held[0].number
+    number = table.number_of(held[0])
     table.remove(ROUTE, 1001, broker_id=BROKER, now=1001)
     other = add(table, OTHER, tags=((6, "us"),), target="other").entry
     assert other is not None
-    assert (other.number, held[0].number) == (number, -1)
+    assert (table.number_of(other), table.number_of(held[0])) == (number, -1)
     assert held[0].target == "mine"
     assert table.candidates(query) == ()
 
@@ -415,7 +415,7 @@ class AgainstModel(RuleBasedStateMachine):
             assert entry is not None
             assert tag_set(entry.tags) == known.tags
             assert entry.timestamp == known.timestamp
-        numbers = [entry.number for entry in self.table]
+        numbers = [self.table.number_of(entry) for entry in self.table]
         assert len(set(numbers)) == len(numbers)
         statistics = self.table.statistics()
         assert statistics.routes == statistics.index.routes == len(living)
