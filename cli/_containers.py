@@ -81,7 +81,10 @@ def _container(table: FileTable, folder: Path) -> ContainerPlan | None:
     found = read_container(table)
     if table.has_problem:
         return None
-    files: dict[str, Any] = {key: str(folder / name) for key, name in found.files.items()}
+    files = {key: str(folder / name) for key, name in found.files.items()}
+    options: dict[str, Any] = dict(files)
+    if found.server_name:
+        options["server_name"] = found.server_name
     credentials = None
     if found.user:
         password = read_secret("password_file", folder / found.password_file)
@@ -89,7 +92,7 @@ def _container(table: FileTable, folder: Path) -> ContainerPlan | None:
     return ContainerPlan(
         found.uri,
         tuple(plan_of(each.kind, each.address, each.name) for each in found.links),
-        TlsOptions(**files) if files else None,
+        TlsOptions(**options) if options else None,
         credentials,
         tuple(_content(Path(each)) for each in files.values()),
         found.name,

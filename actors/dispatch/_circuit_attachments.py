@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from ...protocol.dispatch import CircuitAttach, CircuitPool, Mechanism, Name, NameKind, Refusal
+from ...protocol.dispatch import (
+    CircuitAttach,
+    CircuitFrameError,
+    CircuitPool,
+    Mechanism,
+    Name,
+    NameKind,
+    Refusal,
+)
 from ...protocol.options import Size, check_value
 from ...protocol.security import Principal
 from ._access import may_consume, may_produce
@@ -46,7 +54,7 @@ def open_circuit(
 ) -> CircuitLink:
     """Attach an end to a name; see `Dispatcher.open_circuit`."""
     link = _opened(core, name, producer=producer, principal=principal, client=client)
-    link.begin(end, properties)
+    _begin(core, link, end, properties)
     return link
 
 
@@ -66,6 +74,15 @@ def _opened(
     link.client = ("end", core.number()) if client is None else ("client", client)
     core.circuits.add(link)
     return link
+
+
+def _begin(core: DispatchCore, link: CircuitLink, end: CircuitLinkEnd, properties: bytes) -> None:
+    """Attach an end, and forget one that cannot be attached."""
+    try:
+        link.begin(end, properties)
+    except CircuitFrameError:
+        core.circuits.forget(link)
+        raise
 
 
 def serve_circuits(
@@ -100,7 +117,7 @@ async def attach_producer(
     """Attach a producer of a program; see `Dispatcher.attach_producer`."""
     link = _opened(core, name, producer=True, principal=principal, client=None)
     end = CircuitProducer(link, core)
-    link.begin(end, properties)
+    _begin(core, link, end, properties)
     await end.ready_to_use()
     return end
 
@@ -112,7 +129,7 @@ async def attach_consumer(
     check_value("window", window, Size)
     link = _opened(core, name, producer=False, principal=principal, client=None)
     end = CircuitConsumer(link, window, core.options.circuits.max_delivery)
-    link.begin(end, properties)
+    _begin(core, link, end, properties)
     await end.ready_to_use()
     return end
 

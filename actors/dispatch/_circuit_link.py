@@ -214,7 +214,7 @@ class CircuitLink:
 
         Args:
             tag: The tag of the delivery.
-            state: The state, at most 512 bytes, which nodes do not read.
+            state: The state, at most 768 bytes, which nodes do not read.
             settled: Whether this end keeps nothing more of the delivery.
         """
         self._pure.dispose(tag, self._table.now(), state, settled=settled)

@@ -33,8 +33,11 @@ async def connect_container(dispatcher: Dispatcher, plan: ContainerPlan, directo
     options: dict[str, Any] = {"dispatcher": dispatcher, "name": plan.name}
     options["links"] = [(each.kind, each.address, each.name) for each in plan.links]
     try:
-        if plan.files:
-            options["tls"] = {key: path(file) for key, file in plan.files.items()}
+        tls = {key: path(file) for key, file in plan.files.items()}
+        if plan.server_name:
+            tls["server_name"] = plan.server_name
+        if tls:
+            options["tls"] = tls
         if plan.user:
             password = read_own_secret(Path(path(plan.password_file)))
             options["credentials"] = UserPassword(plan.user, password)

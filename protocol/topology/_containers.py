@@ -45,6 +45,7 @@ class ContainerPlan:
         certificate: The file with the certificate that it is shown; empty: none is.
         key: The file with its key; empty: it is in that of the certificate.
         authority: The file with the authorities to trust; empty: those of the system.
+        server_name: The name that its certificate must have; empty: the host of the URI.
     """
 
     place: Position
@@ -56,6 +57,7 @@ class ContainerPlan:
     certificate: str = ""
     key: str = ""
     authority: str = ""
+    server_name: str = ""
 
     @property
     def files(self) -> dict[str, str]:
@@ -92,7 +94,8 @@ def read_container(table: FileTable, name: str = "") -> ContainerPlan:
     if (user is None) is not (password_file is None):
         table.add("", "user and password_file go together")
     certificate, key, authority = (table.take(each, _written, "") for each in FILES)
-    if (certificate or key or authority) and not uri.startswith("amqps:"):
+    server_name = table.take("server_name", _written, "")
+    if (certificate or key or authority or server_name) and not uri.startswith("amqps:"):
         table.add("", "certificates go with amqps://")
     if key and not certificate:
         table.add("key", "it goes with the certificate that it is the key of")
@@ -110,6 +113,7 @@ def read_container(table: FileTable, name: str = "") -> ContainerPlan:
         certificate=certificate,
         key=key,
         authority=authority,
+        server_name=server_name,
     )
 
 

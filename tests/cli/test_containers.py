@@ -55,6 +55,7 @@ uri = "amqps://broker:5671"
 user = "ann"
 password_file = "password"
 authority = "authority.pem"
+server_name = "broker.example"
 """
     first, second = read_containers(written(tmp_path, LINKS + more))
     assert first == ContainerPlan(
@@ -70,6 +71,7 @@ authority = "authority.pem"
     assert second.credentials == UserPassword("ann", "secret")
     assert second.tls is not None
     assert second.tls.authority == str(tmp_path / "authority.pem")
+    assert second.tls.server_name == "broker.example"
     assert second.certificates == (b"x",)
 
 

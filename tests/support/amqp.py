@@ -24,8 +24,11 @@ __all__ = [
     "Container",
     "Edge",
     "Edges",
+    "described",
     "disposition_frame",
+    "frame_of",
     "needs_proton",
+    "nested",
     "refusal",
     "transfer_frame",
 ]
@@ -432,6 +435,28 @@ def transfer_frame(
     named = b"\xa0" + bytes((len(tag),)) + tag
     items = b"\x06\x43\x43" + named + b"\x43" + flag[settled] + flag[more]
     body = b"\x00\x53\x14\xc0" + bytes((len(items),)) + items + payload
+    return (len(body) + 8).to_bytes(4) + b"\x02\x00\x00\x00" + body
+
+
+def nested(depth: int) -> bytes:
+    """Return a map of AMQP with lists in lists."""
+    value = b"\x45"
+    for _ in range(depth):
+        value = b"\xd0" + (len(value) + 4).to_bytes(4) + b"\x00\x00\x00\x01" + value
+    value = b"\xa3\x01k" + value
+    return b"\xd1" + (len(value) + 4).to_bytes(4) + b"\x00\x00\x00\x02" + value
+
+
+def described(code: int, fields: list[bytes]) -> bytes:
+    """Return a composite value of AMQP with encoded fields."""
+    items = b"".join(fields)
+    value = b"\x00\x53" + bytes((code,)) + b"\xd0" + (len(items) + 4).to_bytes(4)
+    return value + len(fields).to_bytes(4) + items
+
+
+def frame_of(code: int, fields: list[bytes]) -> bytes:
+    """Return a frame of AMQP with encoded fields."""
+    body = described(code, fields)
     return (len(body) + 8).to_bytes(4) + b"\x02\x00\x00\x00" + body
 
 

@@ -45,12 +45,15 @@ def read_attach(proton: Proton, link: AmqpLink, window: int) -> bytes:
     """Return what the peer has said of a link in its attach, and the window of this end.
 
     Raises:
-        Refused: It is too much.
+        Refused: It is too much, or its values are none, or nested too deep.
     """
-    properties = link.remote_properties
     encoded = proton.Data()
-    if properties:
-        encoded.put_object(properties)
+    try:
+        if properties := link.remote_properties:
+            encoded.put_object(properties)
+    except Exception as error:
+        # Proton has errors of many kinds for values that are none.
+        raise Refused("amqp:decode-error", "the properties of the link are none") from error
     items = [
         _VERSION,
         window,

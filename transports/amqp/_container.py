@@ -16,6 +16,7 @@ from .._log import SeldomLogger
 from ..streams._endpoint import is_loopback
 from ..streams._options import Backoff, parse_uri
 from ..streams._tls import TlsOptions, client_context
+from ..streams._tls_context import TlsContext
 from ._auto_links import AutoLinks
 from ._client_engine import ClientEngine, Login
 from ._container_links import AmqpLinkStatistics, AutoLink, LinkRecord, LinkRoute, Plan
@@ -106,7 +107,9 @@ class AmqpContainer(Worker):
         self.records: Final = {plan: LinkRecord() for plan in self.links}
         self._uri: Final = uri
         self._address: Final = host, port
-        self._context = client_context(tls or TlsOptions()) if secure else None
+        self._context = TlsContext(tls or TlsOptions(), client_context) if secure else None
+        named = tls.server_name if isinstance(tls, TlsOptions) else None
+        self._certified: Final = named or host  # the name that its certificate must have
         self._login: Final = _login(host, tls, credentials)
         self._state = AmqpContainerState.WAITING
         self._since = time.time()
@@ -169,14 +172,17 @@ class AmqpContainer(Worker):
     async def _connect(self) -> str:
         """Connect, and return the reason of the end once it has come."""
         host, port = self._address
+        tls = self._context
+        if tls is not None:
+            tls.refresh()
         try:
             async with asyncio.timeout(self.options.open_timeout):
                 _, stream = await self.node.loop.create_connection(
                     lambda: _ContainerStream(self),
                     host,
                     port,
-                    ssl=self._context,
-                    server_hostname=host if self._context is not None else None,
+                    ssl=None if tls is None else tls.current,
+                    server_hostname=None if tls is None else self._certified,
                 )
         except TimeoutError:
             return "not reached in time"

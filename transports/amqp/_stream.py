@@ -139,8 +139,9 @@ class AmqpStream(asyncio.Protocol):
         self._in_turn = True
         try:
             self._work(links)
-        except (UnicodeDecodeError, self._host.proton.ProtonException):
-            # A text that is none, which Proton finds when it is read.
+        except (UnicodeDecodeError, RecursionError, self._host.proton.ProtonException):
+            # A text that is none, or values that are nested too deep: Proton finds it when they are
+            # read.
             self._engine.close("amqp:decode-error")
         except Exception as error:  # noqa: BLE001 - one connection ends, not the listener
             self._fail(error)
@@ -211,8 +212,13 @@ class AmqpStream(asyncio.Protocol):
             return
         # A socket that is closed with unread input resets the connection, and what was written
         # is lost. So what comes is read and ignored for a while.
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        try:
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+        except OSError:
+            # The peer has reset it, which the loop has not seen yet.
+            self.transport.abort()
+            return
         self._set_timer("linger", LINGER, self.transport.abort)
 
     def abort(self, reason: str) -> None:

@@ -508,6 +508,18 @@ async def test_rules_that_change_are_checked_in_slices(net: Net) -> None:
     assert gone.last()[:3] == ("down", DETACHED, "")
 
 
+async def test_an_end_that_cannot_attach_is_forgotten(net: Net) -> None:
+    await net.start("a")
+    net.provision("orders", LINK)
+    at = net.at["a"]
+    Served().serve(at)
+    with pytest.raises(CircuitFrameError, match="the properties of 20000 bytes"):
+        opened(at, properties=bytes(20_000))
+    table = at._core.circuits
+    assert (len(table._links), table.open_circuits) == (0, 0)
+    assert opened(at).last() == ("attached", b"own")
+
+
 async def test_a_client_has_no_more_circuits_than_its_share(net: Net) -> None:
     shares = {"max_share": 100, "max_anonymous_share": 100}
     await net.start("a", circuits=CircuitLimits(max_circuits=3, max_peer_circuits=2, **shares))

@@ -52,7 +52,11 @@ LOGIN = 'user = "ann"\npassword_file = "{dir}/password"'
     ("uri", "more", "told"),
     [
         ("amqp://nowhere", "", "amqp://nowhere: "),
-        ("amqps://127.0.0.1:1", 'authority = "{dir}/nothing.pem"', "No such file"),
+        (
+            "amqps://127.0.0.1:1",
+            'server_name = "x"\nauthority = "{dir}/nothing.pem"',
+            "nothing.pem",
+        ),
         ("amqps://127.0.0.1:1", LOGIN.replace("/password", "/nothing"), "nothing"),
         ("amqps://127.0.0.1:1", LOGIN, "others may read the secret in it: chmod 600"),
         ("amqps://127.0.0.1:1", LOGIN.replace("/password", "/bytes"), "bytes is not UTF-8"),

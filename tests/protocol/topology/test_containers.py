@@ -15,6 +15,7 @@ password_file = "broker.password"
 certificate = "own.pem"
 key = "own.key"
 authority = "authority.pem"
+server_name = "broker.example"
 [[nodes.a.dispatcher.containers.shop.in]]
 address = "new-orders"
 name = "orders"
@@ -42,6 +43,7 @@ def test_containers_are_read() -> None:
         "key": "own.key",
         "authority": "authority.pem",
     }
+    assert shop.server_name == "broker.example"
     assert shop.links == (
         ContainerLinkPlan("in", "new-orders", "orders"),
         ContainerLinkPlan("out", "sent-bills", "bills"),

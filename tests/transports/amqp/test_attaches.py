@@ -18,7 +18,7 @@ from onward.transports.amqp._attaches import (
     write_attach,
 )
 from onward.transports.amqp._port import Refused
-from tests.support.amqp import OPTIONS, needs_proton, refusal
+from tests.support.amqp import OPTIONS, described, frame_of, needs_proton, nested, refusal
 from tests.support.amqp_chain import Chain, state
 
 pytestmark = pytest.mark.peer
@@ -107,3 +107,25 @@ async def test_an_answer_of_a_container_that_is_too_large_ends_the_link(chain: C
     chain.pump()
     assert refusal(link) == refusal(at_container) == TOO_LARGE
     assert (container.edge.circuits, container.engine.closed) == (0, "")
+
+
+@pytest.mark.parametrize("where", ["properties", "filter"])
+async def test_an_attach_that_is_nested_too_deep_ends_its_link_alone(
+    chain: Chain, where: str
+) -> None:
+    chain.container()
+    edge = chain.edges(options=LARGE, max_frame=LARGE.max_frame)
+    good = edge.client.sender("jobs")
+    chain.pump()
+    null, deep = b"\x40", nested(3000)
+    source = described(0x28, [b"\xa1\x04jobs", *[null] * 6, deep if where == "filter" else null])
+    properties = deep if where == "properties" else null
+    head = [b"\xa1\x04deep", b"\x52\x05", b"\x41", null, null, source, null, null, null]
+    edge.engine.receive(frame_of(0x12, [*head, null, null, null, null, properties]))
+    chain.pump()
+    refused = edge.client.connection.link_head(proton.Endpoint.REMOTE_CLOSED)
+    assert refused.name == "deep"
+    # What is too large for a circuit is not looked at further.
+    condition = "amqp:decode-error" if where == "properties" else TOO_LARGE[0]
+    assert refusal(refused)[0] == condition
+    assert (state(good), edge.engine.closed) == ("active", "")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -222,6 +224,32 @@ async def test_a_container_with_a_certificate(certificates: Certificates) -> Non
     async with pair("amqps://127.0.0.1:0", listens=listens, tls=tls) as made:
         await made.attached()
         assert gate.seen[0][1].digest == certificates.digest(certificates.client)
+
+
+async def test_a_container_is_checked_for_the_name_that_is_asked_for(
+    certificates: Certificates,
+) -> None:
+    tls = TlsOptions(authority=certificates.authority, server_name="another.example")
+    listens = {"tls": certificates.listener}
+    async with pair("amqps://127.0.0.1:0", listens=listens, tls=tls) as made:
+        ended = "no TLS: CERTIFICATE_VERIFY_FAILED"
+        await eventually(lambda: made.container.statistics().ended.get(ended))
+        assert made.container.statistics().connected == 0
+
+
+async def test_files_of_certificates_are_read_again_at_each_attempt(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = Certificates.make(tmp_path / "other")
+    authority = tmp_path / "authority.pem"
+    shutil.copyfile(other.authority, authority)
+    listens = {"tls": certificates.listener}
+    tls = TlsOptions(authority=str(authority))
+    async with pair("amqps://127.0.0.1:0", listens=listens, tls=tls) as made:
+        await eventually(lambda: made.container.statistics().attempts > 1)
+        shutil.copyfile(certificates.authority, authority)
+        await made.attached()
 
 
 async def test_what_is_no_container_is_tried_again() -> None:

@@ -22,7 +22,14 @@ from onward.transports.amqp._connection import _mechanisms
 from onward.transports.amqp._options import AmqpOptions
 from onward.transports.amqp._sasl import AMQP_HEADER, SASL_HEADER
 from onward.transports.amqp._server import AmqpServer
-from tests.support.amqp import AmqpClient, disposition_frame, needs_proton
+from tests.support.amqp import (
+    AmqpClient,
+    described,
+    disposition_frame,
+    frame_of,
+    needs_proton,
+    nested,
+)
 from tests.support.certificates import Certificates
 from tests.support.loops import on_both_loops
 from tests.support.memory_port import MemoryPort
@@ -461,6 +468,53 @@ async def test_a_client_that_reads_late_gets_all_the_same() -> None:
         assert made.client.bodies == [body] * 5
         await eventually(lambda: len(states) == 5)
         assert set(states) == {ACCEPTED}
+
+
+async def test_a_state_that_is_nested_too_deep_ends_its_connection_alone() -> None:
+    options = AmqpOptions(max_frame=1 << 16)
+    async with serving(options=options) as served:
+        made, other = await served.opened(), await served.opened()
+        made.client.accepts = False
+        made.client.receiver("orders", credit=5)
+        made.flush()
+        await eventually(lambda: served.port.consumers and served.port.consumers[0].left)
+        (consumer,), states = served.port.consumers, list[object]()
+        consumer.left -= 1
+        consumer.end.deliver(b"x", states.append)
+        await made.until(lambda: made.client.received)
+        error = described(0x1D, [b"\xa3\x01x", b"\xa1\x01x", nested(3000)])
+        rejected = described(0x25, [error])
+        assert made.transport is not None
+        made.transport.write(frame_of(0x15, [b"\x41", b"\x43", b"\x43", b"\x41", rejected]))
+        await made.until(lambda: made.lost)
+        assert made.condition.name == "amqp:decode-error"
+        await served.ended("amqp:decode-error")
+        assert (served.port.consumers, states) == ([], [])
+        other.client.sender("orders")
+        await other.until(lambda: "link_remote_open" in other.client.events)
+
+
+async def test_a_connection_that_was_reset_keeps_no_other_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving() as served:
+        made = [await served.opened() for _ in range(3)]
+        reset = next(iter(served.server._connections))
+
+        def fail() -> None:
+            raise OSError(107, "Transport endpoint is not connected")
+
+        # The peer has reset it, and the loop has not seen that yet.
+        monkeypatch.setattr(reset.transport, "write_eof", fail)
+        await served.node.stop_worker("amqp")
+        for each in made:
+            await each.until(partial(_is_lost, each))
+        told = [each.condition.name for each in made if each.condition is not None]
+        assert told.count("amqp:connection:forced") >= 2
+
+
+def _is_lost(made: Socket) -> bool:
+    return made.lost
 
 
 async def test_the_end_of_the_input_is_the_end_of_the_connection() -> None:
