@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "ARRAY_OF_FOUR",
     "SHORT_SIZES",
     "FrameReader",
     "MessageDecoder",
+    "RouteWriter",
     "decode_message",
     "encode_message",
     "encode_routes",
@@ -43,7 +45,7 @@ __all__ = [
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
 
-_ARRAY_OF_FOUR: Final = b"\x84"
+ARRAY_OF_FOUR: Final = b"\x84"
 _NULL: Final = 0xF6
 _FIELDS: Final = ("the onward route", "the return route", "the payload")
 
@@ -80,18 +82,53 @@ def encode_routes(onward: Route, back: Route) -> bytes:
         AddressError: An address of a route is out of range.
         RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
     """
-    parts = [_ARRAY_OF_FOUR]
-    for route in (onward, back):
-        if len(route) > MAX_ROUTE_LENGTH:
-            raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
-        parts.append(_ARRAYS[len(route)])
-        for address in route:
-            number, value = address
-            size = len(value)
-            if not (0 <= number <= 255 and 0 < size < 256):
-                checked(address)
-            parts += (_ADDRESSES[number], encode_size(size), value)
+    return ARRAY_OF_FOUR + _encode_route(onward) + _encode_route(back)
+
+
+def _encode_route(route: Route) -> bytes:
+    if len(route) > MAX_ROUTE_LENGTH:
+        raise RouteTooLong(len(route), MAX_ROUTE_LENGTH)
+    parts = [_ARRAYS[len(route)]]
+    for address in route:
+        number, value = address
+        size = len(value)
+        if not (0 <= number <= 255 and 0 < size < 256):
+            checked(address)
+        parts += (_ADDRESSES[number], encode_size(size), value)
     return b"".join(parts)
+
+
+class RouteWriter:
+    """A writer of the routes of one connection's messages.
+
+    Many differ from the one before in their last address alone, as those of messages to one worker
+    with a word for it. Of a route of two addresses it remembers the bytes of the first one.
+    """
+
+    __slots__ = ("_first", "_front")
+
+    def __init__(self) -> None:
+        self._first: Address | None = None
+        self._front = b""
+
+    def write(self, route: Route) -> bytes:
+        """Write a route.
+
+        Raises:
+            AddressError: An address is out of range.
+            RouteTooLong: There are more than `MAX_ROUTE_LENGTH` addresses.
+        """
+        if len(route) != 2:
+            return _encode_route(route)
+        first, last = route
+        number, value = last
+        size = len(value)
+        if first is self._first and 0 <= number <= 255 and 0 < size < 256:
+            return self._front + _ADDRESSES[number] + SHORT_SIZES[size] + value
+        made = _encode_route(route)
+        behind = len(_ADDRESSES[number]) + len(encode_size(size)) + size
+        self._first, self._front = first, made[:-behind]
+        return made
 
 
 def encode_size(size: int) -> bytes:
@@ -160,7 +197,17 @@ class MessageDecoder:
             item by item, as those with long routes. The receiver may set it back to 0.
     """
 
-    __slots__ = ("_onward", "_own", "_prefix", "_return", "_traced", "context", "extra")
+    __slots__ = (
+        "_onward",
+        "_own",
+        "_prefix",
+        "_read_back",
+        "_read_onward",
+        "_return",
+        "_traced",
+        "context",
+        "extra",
+    )
 
     def __init__(self, own: Address | None = None) -> None:
         self.context: Context | None = None
@@ -170,6 +217,8 @@ class MessageDecoder:
         self._prefix = b"\x84\x80\x80"  # two empty routes
         self._onward: Route = ()
         self._return: Route = self._traced
+        self._read_onward: Final = _RouteReader()
+        self._read_back: Final = _RouteReader()
 
     def decode(self, body: bytes) -> Message:
         """Read the body of a frame. What follows the array is ignored.
@@ -220,10 +269,10 @@ class MessageDecoder:
     def _read_routes(self, data: bytes, begin: int, stop: int) -> int:
         """Read both routes if they have the usual shape; return where they end, or 0."""
         try:
-            if data[begin] != _ARRAY_OF_FOUR[0]:
+            if data[begin] != ARRAY_OF_FOUR[0]:
                 return 0
-            onward, position = _usual_route(data, begin + 1)
-            back, position = _usual_route(data, position)
+            onward, position = self._read_onward.read(data, begin + 1)
+            back, position = self._read_back.read(data, position)
         except (_Unusual, IndexError):
             return 0
         if position > stop:
@@ -296,34 +345,66 @@ class _Unusual(Exception):
     """The bytes may be right, but the straight line cannot tell."""
 
 
-def _usual_route(body: bytes, position: int) -> tuple[Route, int]:
-    """Read a route of at most 23 addresses, of types and values up to 255."""
-    count = body[position] - 0x80
-    if not 0 <= count < 24:
+class _RouteReader:
+    """A reader of routes of the usual shape, which remembers the first address as `RouteWriter`."""
+
+    __slots__ = ("_first", "_front")
+
+    def __init__(self) -> None:
+        self._first = Address(0, b"-")
+        self._front = b"\xff"  # no route begins with this
+
+    def read(self, body: bytes, position: int) -> tuple[Route, int]:
+        """Read a route of at most 23 addresses, of types and values up to 255.
+
+        Returns:
+            The route, and where it ends.
+
+        Raises:
+            _Unusual: It may be another route, or none.
+            IndexError: The bytes end before it.
+        """
+        front = self._front
+        if body.startswith(front, position):
+            last, position = _usual_address(body, position + len(front))
+            return (self._first, last), position
+        count = body[position] - 0x80
+        if not 0 <= count < 24:
+            raise _Unusual
+        if count == 2:
+            first, middle = _usual_address(body, position + 1)
+            last, end = _usual_address(body, middle)
+            self._first, self._front = first, body[position:middle]
+            return (first, last), end
+        position += 1
+        made: list[Address] = []
+        for _ in range(count):
+            address, position = _usual_address(body, position)
+            made.append(address)
+        return tuple(made), position
+
+
+def _usual_address(body: bytes, position: int) -> tuple[Address, int]:
+    """Read an address of the usual shape; return it and where it ends."""
+    if body[position] != 0x82:
         raise _Unusual
-    position += 1
-    made: list[Address] = []
-    for _ in range(count):
-        if body[position] != 0x82:
-            raise _Unusual
+    number = body[position + 1]
+    if number == 24:  # the type is in the next byte, as that of a name
+        position += 1
         number = body[position + 1]
-        if number == 24:  # the type is in the next byte, as that of a name
-            position += 1
-            number = body[position + 1]
-        elif number > 24:
-            raise _Unusual
-        size = body[position + 2] - 0x40
-        start = position + 3
-        if size == 24:
-            size = body[start]
-            start += 1
-        elif size > 24:
-            raise _Unusual
-        if size < 1:
-            raise _Unusual
-        position = start + size
-        made.append(_new_address(Address, (number, body[start:position])))
-    return tuple(made), position
+    elif number > 24:
+        raise _Unusual
+    size = body[position + 2] - 0x40
+    start = position + 3
+    if size == 24:
+        size = body[start]
+        start += 1
+    elif size > 24:
+        raise _Unusual
+    if size < 1:
+        raise _Unusual
+    position = start + size
+    return _new_address(Address, (number, body[start:position])), position
 
 
 def _decode_any(body: bytes) -> Message:

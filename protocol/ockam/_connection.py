@@ -26,7 +26,15 @@ from .._errors import (
 )
 from .._message import Context, Message, check_bytes
 from ..options import Range, check_options
-from ._codec import SHORT_SIZES, FrameReader, encode_routes, encode_size, encode_tail
+from ._codec import (
+    ARRAY_OF_FOUR,
+    SHORT_SIZES,
+    FrameReader,
+    RouteWriter,
+    encode_routes,
+    encode_size,
+    encode_tail,
+)
 
 __all__ = ["HEARTBEAT", "MAX_FRAME", "PREAMBLE", "WireConnection", "WireLimits"]
 
@@ -88,6 +96,8 @@ class WireConnection:
         "_out",
         "_reader",
         "_routes",
+        "_write_back",
+        "_write_onward",
         "closed",
         "effort",
         "error",
@@ -115,6 +125,8 @@ class WireConnection:
         self._onward: Route = ()
         self._back: Route = ()
         self._routes = encode_routes((), ())
+        self._write_onward: Final = RouteWriter().write
+        self._write_back: Final = RouteWriter().write
 
     @property
     def heartbeats(self) -> int:
@@ -187,7 +199,7 @@ class WireConnection:
         if type(payload) is not bytes:
             check_bytes(payload)  # in `_out` it would make every later write fail
         if onward != self._onward or back != self._back:
-            self._routes = encode_routes(onward, back)
+            self._routes = ARRAY_OF_FOUR + self._write_onward(onward) + self._write_back(back)
             self._onward = onward
             self._back = back
         routes, length = self._routes, len(payload)

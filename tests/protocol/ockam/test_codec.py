@@ -18,7 +18,13 @@ from onward.protocol import (
     route,
 )
 from onward.protocol.ockam import MessageDecoder, decode_message, encode_message
-from onward.protocol.ockam._codec import FrameReader, _decode_any, encode_tail
+from onward.protocol.ockam._codec import (
+    FrameReader,
+    RouteWriter,
+    _decode_any,
+    encode_routes,
+    encode_tail,
+)
 
 HELLO = Message(route("echoer"), route("app"), b"\x05hello")
 
@@ -316,3 +322,57 @@ def test_both_readers_agree_on_any_bytes(data: bytes, message: Message) -> None:
             except MalformedMessage as error:
                 results.append(error.reason)
         assert results[0] == results[1]
+
+
+few = st.sampled_from([Address(0, b"a"), Address(35, b"b" * 30), Address(0, b"c" * 300)])
+pairs: st.SearchStrategy[Route] = st.tuples(few, addresses) | st.tuples(few, few)
+some_routes = pairs | pairs | routes
+
+
+@given(st.lists(some_routes, max_size=12))
+def test_what_a_writer_remembers_changes_nothing(several: list[Route]) -> None:
+    writer = RouteWriter()
+    for each in several:
+        assert b"\x84" + writer.write(each) + b"\x80" == encode_routes(each, ())
+        # The first address may be the same object as before, or an equal one.
+        other = tuple(Address(*one) for one in each)
+        assert b"\x84\x80" + writer.write(other) == encode_routes((), each)
+
+
+@pytest.mark.parametrize("bad", [Address(256, b"a"), Address(-1, b"a"), Address(0, b"")])
+def test_an_address_out_of_range_behind_a_known_one_is_not_written(bad: Address) -> None:
+    writer, first = RouteWriter(), Address(0, b"a")
+    for _ in range(2):
+        writer.write((first, first))
+        with pytest.raises(AddressError):
+            writer.write((first, bad))
+    assert writer.write((first, first)) == encode_routes((first, first), ())[1:-1]
+
+
+@given(st.lists(st.tuples(some_routes, some_routes), max_size=12), st.integers(0, 40))
+def test_what_a_decoder_remembers_changes_nothing(
+    several: list[tuple[Route, Route]], cut: int
+) -> None:
+    decoder = MessageDecoder()
+    for onward, back in several:
+        body = encode_message(Message(onward, back, b"x"))
+        with pytest.raises(MalformedMessage):
+            decoder.decode(body[: min(cut, len(body) - 2)])
+        assert decoder.decode(body) == Message(onward, back, b"x")
+
+
+@pytest.mark.parametrize(
+    ("front", "last"),
+    [
+        ("84 82 82 00 41 61", "82 18 05 41 62"),  # not the shortest way to write a type
+        ("84 82 82 00 41 61", "82 05 58 01 62"),  # nor a size
+        ("84 82 82 18 05 41 61", "82 05 41 62"),
+    ],
+)
+def test_what_is_not_written_in_the_shortest_way_is_remembered_right(front: str, last: str) -> None:
+    decoder, tail = MessageDecoder(), "80 41 78 f6"
+    usual = Message(
+        (decode_message(bytes.fromhex(front + last + tail)).to, Address(5, b"b")), (), b"x"
+    )
+    for each in (last, "82 05 41 62", last):
+        assert decoder.decode(bytes.fromhex(front + each + tail)) == usual
