@@ -24,6 +24,7 @@ from typing import Final
 
 from .._errors import AddressError
 from ..broker import (
+    MAX_TAGS,
     BrokerFrameError,
     BrokerInfo,
     Dialect,
@@ -136,7 +137,7 @@ class PeerInfo:
         """Read the list of a BROKER_INFO; of a key that is there twice the first counts.
 
         Raises:
-            ClusterFrameError: A value is not what its key says.
+            ClusterFrameError: A value is not what its key says, or there is no room for its state.
         """
         found: dict[Key, str] = {}
         others: list[tuple[Key, bytes | None]] = []
@@ -145,6 +146,9 @@ class PeerInfo:
                 found.setdefault(key, _text(key, value))
             else:
                 others.append((key, value))
+        if len(frame.metadata) + ("state" not in found) > MAX_TAGS:
+            # It is passed on with its state, which may not have been told.
+            raise ClusterFrameError(f"BROKER_INFO with {MAX_TAGS} entries, and none for its state")
         largest = found.get("max")
         max_batch = None if largest is None else _number("max", largest)
         if max_batch is not None and max_batch < MIN_BATCH:

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from ..broker import (
+    MAX_VALUE_SIZE,
     BrokerFrameError,
     BrokerInfo,
     Dialect,
@@ -72,7 +73,7 @@ def with_seed_uri(info: PeerInfo) -> PeerInfo:
     """Return the facts of a broker with the URI by which it is dialled from here.
 
     The Java broker tells two URIs, as `tcp://host:7001` and `tcp://host:8001`. They become one
-    where the host is the same. All others are returned as they are.
+    where the host is the same, and not too long for both. All others are returned as they are.
     """
     try:
         cluster, proxy = urlsplit(info.cluster_uri), urlsplit(info.proxy_uri)
@@ -83,7 +84,8 @@ def with_seed_uri(info: PeerInfo) -> PeerInfo:
     if info.version or scheme is None or (cluster.hostname != proxy.hostname) or port is None:
         return info
     uri = urlunsplit(cluster._replace(scheme=scheme, query=f"{PROXY}={port}"))
-    return replace(info, cluster_uri=uri)
+    # One that is too long could be told to no other broker, nor the list that it is in.
+    return replace(info, cluster_uri=uri) if len(uri.encode()) <= MAX_VALUE_SIZE else info
 
 
 def java_info(info: PeerInfo) -> bytes:

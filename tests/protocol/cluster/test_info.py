@@ -112,6 +112,20 @@ def test_a_text_that_is_too_long_is_not_written() -> None:
         replace(INFO, name="x" * 128).serialize()
 
 
+@pytest.mark.parametrize("entries", [255, 256])
+def test_facts_that_are_read_can_be_told_to_others(entries: int) -> None:
+    """The state is told also where it was not."""
+    others = tuple((f"k{number}", b"v") for number in range(entries - 1))
+    info = of(("state", b"up"), *others)
+    assert PeerInfo.parse(info.serialize()) == info
+    if entries == 256:
+        with pytest.raises(ClusterFrameError, match="256 entries"):
+            of(("onward", b"1"), *others)
+        return
+    info = of(("onward", b"1"), *others)
+    assert PeerInfo.parse(info.serialize()) == info
+
+
 def test_what_is_no_broker_info_is_refused() -> None:
     with pytest.raises(ClusterFrameError, match="BROKER_INFO, frame type"):
         PeerInfo.parse(b"\0\0\0\1\x08\0" + bytes(40))

@@ -79,12 +79,14 @@ def test_its_two_addresses_become_one() -> None:
         ("tcp://a:1", ""),
         ("tcp://a:1", "tcp://a:x"),
         ("other://a:1", "other://a:2"),
+        (f"tcp://{'a' * 110}:7001", f"tcp://{'a' * 110}:8001"),
         ("", ""),
     ],
 )
 def test_other_addresses_stay(cluster: str, proxy: str) -> None:
     info = PeerInfo(bytes(16), 1, cluster_uri=cluster, proxy_uri=proxy, version="")
     assert with_seed_uri(info) is info
+    assert PeerInfo.parse(info.serialize()) == info
 
 
 def test_the_address_of_another_kind_of_broker_stays() -> None:
