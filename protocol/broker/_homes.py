@@ -329,5 +329,6 @@ class HomeEntries(Generic[Target]):
 
     def at(self, query: Query, broker_id: bytes) -> Query:
         """Return the query for those routes that a home broker has."""
-        home = self._homes.get(broker_id) or self._new_home(broker_id)
-        return query | home.one
+        home = self._homes.get(broker_id)
+        # One that has no routes is not kept for the question: it may have gone for good.
+        return query | (frozenset((home_tag(broker_id),)) if home is None else home.one)

@@ -100,7 +100,7 @@ class Releases:
             route: AnyRoute = entry.target
             if self._table.get(entry.route_id) is not entry:
                 del self._joined[entry]
-            elif not route.busy:
+            elif not route.full:
                 del self._joined[entry]
                 before = len(self._waiters)
                 if self._more(entry):
@@ -118,7 +118,7 @@ class Releases:
         sent: Counter[Address | None] = Counter()
         count = size = passed = 0
         for waiter in satisfied:
-            if count == BATCH or size >= BATCH_SIZE or route.busy:
+            if count == BATCH or size >= BATCH_SIZE or route.full:
                 return True
             if sent[waiter.origin] >= route.room_for(waiter.origin):
                 passed += 1

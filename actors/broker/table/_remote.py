@@ -170,6 +170,12 @@ class PeerRoutes:
         busy = self._busy
         return self.suspended or self.draining or (busy is not None and busy())
 
+    @property
+    def full(self) -> bool:
+        """Whether a request that waits has to wait on: its link is away, or overloaded."""
+        busy = self._busy
+        return self.suspended or (busy is not None and busy())
+
 
 def _unknown(route_id: bytes) -> bool:
     """Whether a zone has a route, as long as it has told none."""
@@ -355,6 +361,12 @@ class RemoteRoute(Entry[Any]):
         """Whether another destination is to be preferred now."""
         peer: PeerRoutes = self.kind.shared.peer
         return peer.busy
+
+    @property
+    def full(self) -> bool:
+        """Whether a request that waits has to wait on. It goes to a draining broker at last."""
+        peer: PeerRoutes = self.kind.shared.peer
+        return peer.full
 
     def released(self) -> None:
         """Count that a request sent there has ended, or is taken back."""

@@ -236,6 +236,11 @@ class BrokerRoute:
             return handlers.busy or self.outstanding >= handlers.max_handling
         return busy is not None and busy()
 
+    @property
+    def full(self) -> bool:
+        """Whether a request that waits has to wait on."""
+        return self.busy
+
     def room_for(self, origin: Address | None) -> float:
         """Return how many more requests of one peer it may get; infinity if there is no limit.
 

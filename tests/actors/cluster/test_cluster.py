@@ -414,6 +414,26 @@ async def test_a_drain_is_told_and_its_routes_leave(cluster: Clusters) -> None:
     assert two.peer(one).reason == "the broker stops"
 
 
+async def test_a_request_that_waits_goes_to_a_draining_broker_if_there_is_no_other(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    await two.serve("orders")
+    two.cluster.drain(draining=True)
+    await asyncio.sleep(SOON)
+    cluster.network.cut(one.uri, two.uri)
+    await asyncio.sleep(SOON)
+    asked = asyncio.ensure_future(one.node.request("32#service=orders", b"", timeout=60))
+    await asyncio.sleep(SOON)
+    index = one.broker.index
+    assert index.waiting().messages == 1
+    cluster.network.heal()
+    await asyncio.sleep(3)
+    assert (one.peer(two).state, one.peer(two).draining) == ("up", True)
+    assert (index.waiting().messages, index.rejected) == (0, 0)
+    asked.cancel()
+
+
 async def test_a_peer_broker_that_does_not_keep_up_or_drains_is_passed_over(
     cluster: Clusters,
 ) -> None:

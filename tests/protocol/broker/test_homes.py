@@ -339,6 +339,23 @@ def test_a_broker_that_is_gone_is_dropped_in_slices() -> None:
 # --- rounds -------------------------------------------------------------------------------------
 
 
+def test_nothing_is_kept_of_a_broker_that_is_gone() -> None:
+    table: RoutingTable[str] = RoutingTable(near=ONE)
+    add(table, ONE, OTHER)
+    query = parse_query("service=orders")
+    for number in range(100):
+        home = number.to_bytes(16, "little")
+        assert table.candidates(table.at(query, home)) == ()
+        add(table, home)
+        table.suspend(home)
+        assert table.count(table.at(query, home)) == 0
+        table.reveal(home)
+        assert table.count(table.at(query, home)) == 1
+        assert len(table.drop(home, 10)) == 1
+        assert table.count(table.at(query, home)) == 0
+    assert list(table._homes) == [ONE]
+
+
 def test_what_is_not_told_in_a_round_is_removed() -> None:
     table = RoutingTable[str]()
     for name in b"abcd":
