@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer", "ConsumerWorker", "Handler", "Received"]
 
+_HANDLED: Final = Accept.HANDLED
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
 
 class Received:
     """A delivery, as its consumer gets it.
@@ -111,27 +114,48 @@ class ConsumerWorker(Worker):
         self._open: Final[dict[bytes, Received]] = {}
         self.record: ConsumerRecord | None = None
 
-    async def handle_message(self, message: Message) -> None:
-        """Give a delivery to the handler."""
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Give a delivery to the handler; return what is left to be awaited."""
         record = self.record
         if record is None:
             raise AssertionError("a consumer without a record")
         token = _token_of(message)
-        delivery = Received(self, message._replace(return_route=()), token)
+        onward, _, payload, source, context = message
+        given = _new(Message, (onward, (), payload, source, context))
+        delivery = Received(self, given, token)
         if token is not None:
             self._open[token] = delivery
         try:
             result = self._handler(delivery)
-            if isawaitable(result):
-                await result
         except BaseException:
-            # It may have had an effect before it failed.
-            delivery.modify()
+            self._failed(record, delivery)
             raise
-        finally:
-            if token is None:
-                self._core.attachments.handled(record)
-        if record.accept is Accept.HANDLED:
+        if result is not None and isawaitable(result):
+            return self._finish(record, delivery, result)
+        self._handled(record, delivery)
+        return None
+
+    async def _finish(
+        self, record: ConsumerRecord, delivery: Received, result: Awaitable[object]
+    ) -> None:
+        """Wait until the handler has handled a delivery."""
+        try:
+            await result
+        except BaseException:
+            self._failed(record, delivery)
+            raise
+        self._handled(record, delivery)
+
+    def _failed(self, record: ConsumerRecord, delivery: Received) -> None:
+        # It may have had an effect before it failed.
+        delivery.modify()
+        if delivery.settled:
+            self._core.attachments.handled(record)
+
+    def _handled(self, record: ConsumerRecord, delivery: Received) -> None:
+        if delivery.settled:
+            self._core.attachments.handled(record)
+        if record.accept is _HANDLED:
             delivery.accept()
 
     def end(self, token: bytes | None, outcome: Outcome, payload: bytes | None) -> None:
@@ -142,7 +166,7 @@ class ConsumerWorker(Worker):
         record = self.record
         fast = self._core.fast
         if (
-            outcome == ACCEPTED
+            (outcome is ACCEPTED or outcome == ACCEPTED)
             and record is not None
             and fast.accept(token, record.target, payload)
         ):

@@ -320,6 +320,39 @@ async def test_a_handler_that_fails_leaves_the_message_in_doubt(
         await node.request("34#orders", b"x")
 
 
+async def test_a_handler_that_waits_and_fails_leaves_the_message_in_doubt(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    async def handle(_: Received) -> None:
+        await sleep(1)
+        raise ValueError("no apples")
+
+    await dispatcher.consume("orders", handle)
+    producer = await dispatcher.produce("orders")
+    assert await producer.send(b"x") == MODIFIED
+
+
+async def test_a_plain_function_handles_without_a_task_and_may_return_what_is_awaited(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    tasks: list[asyncio.Task[object] | None] = []
+    done = asyncio.get_running_loop().create_future()
+
+    def handle(delivery: Received) -> asyncio.Future[None] | None:
+        tasks.append(asyncio.current_task())
+        return done if delivery.payload == b"later" else None
+
+    consumer = await dispatcher.consume("orders", handle)
+    node.send("34#orders", b"now")
+    node.send("34#orders", b"later")
+    node.send("34#orders", b"last")
+    await sleep(1)
+    assert (tasks, consumer.unsettled) == ([None, None], 2)
+    done.set_result(None)
+    await sleep(1)
+    assert (tasks, consumer.unsettled) == ([None, None, None], 0)
+
+
 async def test_a_message_without_a_return_route_is_pre_settled(
     node: Node, dispatcher: Dispatcher
 ) -> None:
