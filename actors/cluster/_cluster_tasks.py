@@ -148,7 +148,7 @@ class ClusterTasks(ClusterInspection):
                     del workers[broker_id]
                     worker.retire()
                     if isinstance(worker, GatewayWorker) and worker.duplicates is not None:
-                        worker.duplicates.on_retired(worker)
+                        worker.duplicates.on_left(worker.info.zone)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

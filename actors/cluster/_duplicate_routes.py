@@ -115,10 +115,10 @@ class DuplicateRoutes:
         if not self._linked(zone, gateway):
             self.search.forget(zone)
 
-    def on_retired(self, gateway: GatewayWorker) -> None:
+    def on_left(self, zone: str) -> None:
         """Forget what was to be asked, if no broker of a zone is left."""
-        if not self._gateways_of(gateway.info.zone):
-            self.search.forget(gateway.info.zone)
+        if not self._gateways_of(zone):
+            self.search.forget(zone)
 
     def on_own_change(self, change: RouteAdd | RouteRemove) -> None:
         """Look an own route up in the filters of other zones, as it has joined."""

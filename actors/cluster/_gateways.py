@@ -91,6 +91,11 @@ class GatewayWorker(PeerWorker):
         self._end_filters()
         if self.duplicates is not None:
             self.duplicates.on_connected(self, info.zone)
+        before = self.info.zone
+        if info.zone != before:  # it was started anew
+            self.info = replace(self.info, zone=info.zone)
+            if self.duplicates is not None:
+                self.duplicates.on_left(before)
         stream = super().connected(connection, info)
         self._request_filters()
         return stream
@@ -144,7 +149,12 @@ class GatewayWorker(PeerWorker):
             self.after(RETRY, self._request_filters)
 
     def tell(self, info: PeerInfo) -> None:
-        """Keep what it has told of itself; see `PeerWorker.tell`."""
+        """Keep what it has told of itself; see `PeerWorker.tell`.
+
+        It is of one zone as long as the link lasts.
+        """
+        if info.zone != self.info.zone:
+            return
         super().tell(info)
         self._learn(self.info)
         self.routes.draining = self.info.draining or self.spare

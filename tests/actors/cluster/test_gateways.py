@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import pytest
@@ -12,9 +12,9 @@ import pytest
 from onward.actors.cluster import ClusterOptions
 from onward.actors.cluster._gateways import GatewayWorker
 from onward.protocol import TAGS, Address
-from onward.protocol.cluster import ClusterFrameError, ClusterLimits
+from onward.protocol.cluster import ClusterFrameError, ClusterLimits, DuplicateSearch
 from onward.protocol.cluster._zones import Zones
-from tests.support.clusters import Clusters, Site, clusters
+from tests.support.clusters import Clusters, FakePeer, Site, clusters
 from tests.support.peer_links import MemoryLink
 
 LIMITS = ClusterLimits(peer_hold=5.0, compare=3.0)
@@ -48,6 +48,12 @@ class Two:
         """The brokers of zone b as gateways, those with a link."""
         workers = self.site.cluster.links.gateways.values()
         return [each for each in workers if each.connection is not None]
+
+    @property
+    def search(self) -> DuplicateSearch:
+        """The search of the broker of zone a for its routes in zone b."""
+        assert self.site.cluster._duplicates is not None
+        return self.site.cluster._duplicates.search
 
     def used(self, query: str) -> str:
         """Return the name of the gateway that a request goes to; empty if there is none."""
@@ -191,3 +197,38 @@ async def test_a_link_that_was_replaced_is_not_used_again_if_its_broker_is_refus
     await asyncio.sleep(5)
     assert (first.connection, first.spare) == (link, True)
     assert len(two.gateways) == 2
+
+
+async def test_a_gateway_is_of_one_zone_as_long_as_its_link_lasts(two: Two) -> None:
+    await two.clusters.sites["b1"].serve("orders", UUID(int=7))
+    await two.join()
+    await asyncio.sleep(60)
+    (first,) = two.gateways
+    cluster, told = two.site.cluster, first.info
+    for number in range(20):
+        timestamp = told.timestamp + number + 1
+        other = replace(told, zone=f"z{number}", name=f"n{number}", timestamp=timestamp)
+        cluster.heard(other, first)
+        await two.site.connect("orders", UUID(int=7))
+    assert (first.info.zone, first.routes.zone, first.info.name) == ("b", "b", told.name)
+    assert list(two.search._waiting) == ["b"]
+
+
+async def test_a_gateway_of_another_zone_after_its_restart_is_asked_for_that_one(
+    two: Two,
+) -> None:
+    await two.clusters.sites["b1"].serve("orders", UUID(int=7))
+    await two.join()
+    await asyncio.sleep(60)
+    (first,) = two.gateways
+    for each in ("b1", "b2"):
+        two.clusters.network.withdraw(f"test://{each}")
+    await two.site.connect("orders", UUID(int=7))  # is to be looked up when the zone is back
+    assert list(two.search._waiting) == ["b"]
+    info = replace(first.info, zone="c", instance=first.info.instance + 1)
+    fake = FakePeer(**{field: getattr(info, field) for field in info.__dataclass_fields__})
+    two.clusters.network.listen("test://b1", fake)
+    await asyncio.sleep(10)
+    assert two.gateways == [first]
+    assert (first.info.zone, first.routes.zone) == ("c", "c")
+    assert "b" not in two.search._waiting
