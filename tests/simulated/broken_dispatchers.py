@@ -209,6 +209,29 @@ class GivesUpInDoubt(Broken):
         return right(*given, **named)
 
 
+class GivesUpMulticastsInDoubt(Broken):
+    """Takes a multicast on disk for ended when all that had it have gone away with it."""
+
+    place, method = Deliveries, "_end"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        delivery = given[1].delivery
+        delivery.promised = delivery.promised and delivery.fan_out is None
+        return right(*given, **named)
+
+
+class WaitsForConsumers(Broken):
+    """Leaves a message to a consumer that never settles it."""
+
+    place, method = Deliveries, "lapse"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+        return []
+
+
 class KeepsTheRow(Broken):
     """Leaves in the file what a consumer has settled."""
 
@@ -268,6 +291,8 @@ BROKEN: Final[tuple[type[Broken], ...]] = (
     ForgetsTheFile,
     AcceptsUnwritten,
     GivesUpInDoubt,
+    GivesUpMulticastsInDoubt,
+    WaitsForConsumers,
     KeepsTheRow,
     TakesOthersForDuplicates,
     HandsOverWithoutCredit,

@@ -3,13 +3,14 @@
 Two to six nodes, joined at random, with links of different delays and costs. On each there are
 producers of names with all patterns: direct with each rule for a second consumer, closest,
 balanced, multicast with one, two or all accepts, names that hold, redirect, drop or reject what no
-consumer takes, and names that hold on disk, accept at once, or know duplicates. Consumers come, go
-and move; they are quick, slow, of changing mind, or settle nothing at all, and some ask for each
-few messages by credit, slowly. Messages are sent by producers, as requests, and as plain ones with
-a return route. In half of the runs most messages go the fast path: nodes have no event log, most
-messages are plain ones, and names are such as may have it. Links are cut, with and without a word,
-and become slow; nodes crash and are started again, with the files that they had. Then all is
-healed, and after a while it has to hold, besides what `violations` says of each message, that:
+consumer takes, and names that hold on disk, multicasts among them, accept at once, or know
+duplicates. Consumers come, go and move; they are quick, slow, of changing mind, or settle nothing
+at all, and some ask for each few messages by credit, slowly. Messages are sent by producers, as
+requests, and as plain ones with a return route. In half of the runs most messages go the fast path:
+nodes have no event log, most messages are plain ones, and names are such as may have it. In some
+runs a consumer has to settle a message in a short time. Links are cut, with and without a word, and
+become slow; nodes crash and are started again, with the files that they had. Then all is healed,
+and after a while it has to hold, besides what `violations` says of each message, that:
 
 1. Each node knows the nodes with consumers of each name, and no others; of a direct name at most
    one consumer in the network is active, and one is if there are any.
@@ -18,7 +19,8 @@ healed, and after a while it has to hold, besides what `violations` says of each
    and comes to no node twice.
 4. What was accepted as it is on disk was taken or refused by a consumer, or its time was over,
    whatever node has crashed.
-5. Nothing is left in any table or file once all producers and consumers are gone.
+5. While links and nodes hold, no consumer has a message for longer than it may.
+6. Nothing is left in any table or file once all producers and consumers are gone.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ from onward.protocol.dispatch import (
     MODIFIED,
     RELEASED,
     Accepted,
+    ConsumerTarget,
     DeliveryLimits,
     DropReason,
     Gate,
@@ -90,9 +93,13 @@ CALM: Final = 20.0
 """Time after which all has to be as it should, in seconds: what is slowest is a link, of which the
 loss is noticed late, and which is joined anew and advertised."""
 ROUNDS: Final = (1, 1, 2)
-MULTICAST: Final = "any", "two", "all"
-AT_ONCE: Final = "kept", "at once"
+MULTICAST: Final = "any", "two", "all", "all kept", "all on disk"
+KEPT: Final = "kept", "all kept"
+"""Names of which a message is accepted as it is on disk."""
+AT_ONCE: Final = (*KEPT, "at once")
 """Names of which a message is accepted at the node where it enters."""
+ON_DISK: Final = "disk", "all on disk"
+"""Names of which a message is on disk until it has its outcome."""
 AGE: Final = 6.0
 """Time for which a message is worth handling that was accepted as it is on disk, in seconds."""
 WINDOW: Final = 8
@@ -100,6 +107,8 @@ REFUSED: Final = Rejected("shop:closed", "today")
 OPTIONS: Final = DispatchOptions(
     outcome_timeout=LONGEST, deliveries=DeliveryLimits(promise_time=LONGEST)
 )
+SETTLE_TIME: Final = 1.5
+"""Time in which a consumer has to settle a message, in some runs, in seconds."""
 BACK: Final = Address(0, b"back")
 WEIGHTS: Final = {
     "cut": 3,
@@ -150,14 +159,23 @@ def draw_semantics(draw: random.Random) -> dict[str, Semantics]:
     }
 
 
-def _on_disk(settle: Settlement) -> Semantics:
+def _on_disk(settle: Settlement, pattern: RoutingPattern = RoutingPattern.BALANCED) -> Semantics:
     hold = Hold(messages=50, age=AGE, disk=True)
     return Semantics(
+        pattern=pattern,
         undeliverable=(Retry(first=0.5, longest=2.0, hold=hold), Last.RELEASE),
         reliability=Reliability(settle=settle),
         gate=Gate.OPEN,
         window=WINDOW,
     )
+
+
+def spread_on_disk() -> dict[str, Semantics]:
+    """Return the multicasts that are on disk."""
+    return {
+        "all kept": _on_disk(Settlement.AT_ONCE, RoutingPattern.MULTICAST),
+        "all on disk": _on_disk(Settlement.AS_SENT, RoutingPattern.MULTICAST),
+    }
 
 
 def _multicast(accepts: int) -> Semantics:
@@ -227,6 +245,21 @@ class Seen(Dispatcher):
     def ended_fast(self) -> int:
         """Return how many messages have ended on the fast path."""
         return self._core.fast.accepted
+
+    def first_handed(self, now: float) -> float:
+        """Return when a consumer here was handed the first message that it has not settled."""
+        first = now
+        for state in self._core.names.states.values():
+            deliveries = state._pure.deliveries
+            copies = [
+                each for each in deliveries._copies if isinstance(each.target, ConsumerTarget)
+            ]
+            first = min([first, *(each.sent for each in copies if each.sent is not None)])
+            if deliveries.fast is not None:
+                entries = deliveries.fast.entries.values()
+                here = [each for each in entries if isinstance(each[0].target, ConsumerTarget)]
+                first = min([first, *(each[2] for each in here)])
+        return first
 
     def tables(self) -> dict[str, int]:
         """Return the sizes of the tables that end up empty."""
@@ -348,7 +381,7 @@ def _of_message(sent: Sent) -> Iterator[str]:
     """Yield what is not as promised of one message."""
     takers = Counter(each.taker for each in sent.handled)
     many = sent.name in MULTICAST
-    if sent.name == "kept" or (sent.name == "disk" and sent.gone):
+    if sent.name in KEPT or (sent.name in ON_DISK and sent.gone):
         yield from _of_kept(sent)  # it may have been sent again, in doubt
     elif any(times > 1 for times in takers.values()) or (not many and takers.total() > 1):
         yield f"handled at {list(takers.elements())}, outcome {sent.outcome}"
@@ -372,7 +405,7 @@ def _of_message(sent: Sent) -> Iterator[str]:
 def _of_kept(sent: Sent) -> Iterator[str]:
     """Yield what is not as promised of a message that is on disk."""
     told = Counter(each.told for each in sent.handings)
-    if not isinstance(sent.outcome, Accepted) or sent.name != "kept" or sent.settled:
+    if not isinstance(sent.outcome, Accepted) or sent.name not in KEPT or sent.settled:
         if isinstance(sent.outcome, Released) and sent.handled:
             yield f"released, and handled at {[each.taker for each in sent.handled]}"
         return
@@ -415,6 +448,11 @@ class Taker:
         self.worker: Plain | None = None
         self._world = world
         self._draw = random.Random(f"{world.seed}/taker/{self.number}")
+
+    @property
+    def limited(self) -> bool:
+        """Whether it has to settle a message in a short time."""
+        return self._world.limited
 
     @property
     def there(self) -> bool:
@@ -507,7 +545,8 @@ class Reader:
             self._taker.complain("a reader has more than it has asked for")
         if told is not None:
             quick = self._taker.manner == "quick"
-            self._loop.call_later(0.0 if quick else 0.5, self._settle, handing, told)
+            if not (self._taker.limited and self._taker.manner == "silent"):
+                self._loop.call_later(0.0 if quick else 0.5, self._settle, handing, told)
 
     def _settle(self, handing: Handing, told: OutcomeCallback) -> None:
         if self._taker.there:
@@ -589,8 +628,12 @@ class World:
         self.draw = draw = random.Random(f"{seed}/dispatchers")
         self.semantics = draw_semantics(draw)
         self.quick = random.Random(f"{seed}/quick").random() < 0.5
+        self.limited = random.Random(f"{seed}/settle").random() < 0.3
         quick = [name for name, semantics in self.semantics.items() if _may_be_quick(semantics)]
         self.names = sorted(draw.sample(sorted(quick if self.quick else self.semantics), 6))
+        if not self.quick and random.Random(f"{seed}/spread").random() < 0.4:
+            self.semantics |= (spread := spread_on_disk())
+            self.names += spread
         if "redirected" in self.names and "balanced" not in self.names:
             self.names.append("balanced")
         count = draw.choice((2, 2, 3, 3, 3, 4, 5, 6))
@@ -654,7 +697,11 @@ class World:
         if not self.quick:
             node.add_instrument(counted)
         await node.start(lambda: back, address=BACK)
-        dispatcher = await Seen.attach(node, replace(OPTIONS, hold_file=f"{host}.db"))
+        limits = OPTIONS.deliveries
+        if self.limited:
+            limits = replace(limits, settle_time=SETTLE_TIME)
+        options = replace(OPTIONS, hold_file=f"{host}.db", deliveries=limits)
+        dispatcher = await Seen.attach(node, options)
         assert isinstance(dispatcher, Seen)
         for name, semantics in self.semantics.items():
             dispatcher.provision(name, semantics)
@@ -775,7 +822,7 @@ class World:
 
     async def _consume(self, host: str, name: str, manner: str) -> None:
         place = self.places[host]
-        if manner == "silent" and name == "kept":
+        if manner == "silent" and name in KEPT:
             manner = "slow"  # what it has would be its own for ever
         taker = Taker(self, host, name, manner)
         self.takers.append(taker)
@@ -904,6 +951,14 @@ class World:
                 if producer.credit != expected:
                     self.wrong(f"{host} has credit {producer.credit} of {expected} for {name}")
 
+    def _check_ages(self) -> None:
+        """Check that no consumer here has a message for longer than it may."""
+        for host, place in self.places.items() if self.limited else ():
+            oldest = self._now() - place.dispatcher.first_handed(self._now())
+            # It is noticed up to a second late.
+            if oldest > SETTLE_TIME + 1 + SLACK:
+                self.wrong(f"a consumer of {host} has a message for {oldest:.2f} s")
+
     def _check_gates(self) -> None:
         """Check that credit is given which waits for that of consumers, as none of them is busy."""
         for host, place in self.places.items():
@@ -923,8 +978,11 @@ class World:
             else:
                 await self._consume(host, name, self.draw.choice(MANNERS))
             await asyncio.sleep(0.4)
+            self._check_ages()
         self._making = False
-        await asyncio.sleep(LONGEST + 2)
+        for _ in range(int(LONGEST) + 2):
+            await asyncio.sleep(1)
+            self._check_ages()
         self._calm = False
         self._check_names()
 
