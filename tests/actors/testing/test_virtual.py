@@ -124,8 +124,12 @@ async def test_no_timer_is_early() -> None:
     loop = asyncio.get_running_loop()
     began, early = loop.time(), list[float]()
     at = [began + 1 + number * 2e-10 for number in range(4)]
+
+    def called(when: float) -> None:
+        early.append(loop.time() - when)
+
     for each in at:
-        loop.call_at(each, lambda each=each: early.append(loop.time() - each))
+        loop.call_at(each, called, each)
     await asyncio.sleep(2)
     assert len(early) == 4
     assert [each for each in early if each < 0] == []
