@@ -44,6 +44,8 @@ _SHORT, _LONG = 0x60, 0x78
 """The head of a text in CBOR: of one of less than 24 bytes the first and its size; of 24 to 255
 bytes the second, followed by the size."""
 
+_NO_WAY: Final = 0, b"", b"-", None
+
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -98,12 +100,15 @@ class FastTransits:
         self._ways: Final[dict[bytes, Way]] = {}
         self._unsettled_ways: Final[dict[bytes, Way]] = {}
         self._transits: Final[dict[bytes, Way]] = {}  # of transit addresses without their id
+        # The last one: where its id begins, what is in front of it and behind it, and its way.
+        self._last: tuple[int, bytes, bytes, Way | None] = _NO_WAY
 
     def clear(self) -> None:
         """Forget all ways."""
         self._ways.clear()
         self._unsettled_ways.clear()
         self._transits.clear()
+        self._last = _NO_WAY
 
     def forget(self, name: bytes) -> None:
         """Forget the way of a name."""
@@ -153,11 +158,19 @@ class FastTransits:
             self._empty = context
         if value[:1] != _TRANSIT:
             return self.unsettled.receive(value, message)
-        at = _id_of(value)
-        if not at:
-            return False
-        way = self._transits.get(value[:at] + value[at + ID_SIZE :])
-        if way is None or way[2] != source:
+        at, head, tail, way = self._last
+        end = at + ID_SIZE
+        if value[:at] != head or value[end:] != tail or way is None:
+            at = _id_of(value)
+            if not at:
+                return False
+            end = at + ID_SIZE
+            head, tail = value[:at], value[end:]
+            way = self._transits.get(head + tail)
+            if way is None:
+                return False
+            self._last = at, head, tail, way
+        if way[2] != source:
             return False
         state, instruments = way[0], self._run_queue.instruments
         fast = state.fast
@@ -168,7 +181,7 @@ class FastTransits:
             or (instruments is not None and instruments.names is not None)
         ):
             return False
-        number = value[at : at + ID_SIZE]
+        number = value[at:end]
         if not way[7]:
             return self.unsettled.pass_on(fast, way, number, message)
         if way[3] is not None:
@@ -196,6 +209,7 @@ class FastTransits:
             if len(self._transits) >= MAX_TRANSITS:
                 del self._transits[next(iter(self._transits))]
             self._transits[key] = way
+            self._last = _NO_WAY
 
     def _way(self, state: NameState, transit: Transit, source: Address | None) -> Way | None:
         fast = state.fast

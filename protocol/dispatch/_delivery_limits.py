@@ -155,6 +155,32 @@ class Share:
         mine = self.has_room(here + 1, most)
         return mine and (self.whole is None or self.whole.may_join(others, most))
 
+    def begin(self, size: int, most: int, most_size: int) -> bool:
+        """Count one more unsettled delivery, if it may have one; return whether it may.
+
+        Args:
+            size: The bytes of its message.
+            most: The limit of all on deliveries.
+            most_size: That on the bytes of their messages.
+        """
+        percent, whole = self.percent, self.whole
+        if (
+            self.unsettled >= max(1, most * percent // 100)
+            or self.size + size > max(1, most_size * percent // 100)
+            or (whole is not None and not whole.begin(size, most, most_size))
+        ):
+            return False
+        self.unsettled += 1
+        self.size += size
+        return True
+
+    def end(self, size: int) -> None:
+        """Count an unsettled delivery less."""
+        self.unsettled -= 1
+        self.size -= size
+        if self.whole is not None:
+            self.whole.end(size)
+
     def count(self, what: str, more: int) -> None:
         """Count that it has so much more, or less."""
         setattr(self, what, getattr(self, what) + more)

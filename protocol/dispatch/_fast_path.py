@@ -212,7 +212,7 @@ class FastPath(Generic[M]):
             or queue.waiting
             or totals.size + size > self._most_size
             or len(entries) + self._deliveries.unsettled >= self._most
-            or (share is not None and not self._begin_share(share, size))
+            or (share is not None and not share.begin(size, self._most, self._most_size))
         ):
             return False
         if self.only is None:
@@ -232,7 +232,7 @@ class FastPath(Generic[M]):
         if (
             totals.size + size > self._most_size
             or len(entries) + self._deliveries.unsettled >= self._most
-            or (share is not None and not self._begin_share(share, size))
+            or (share is not None and not share.begin(size, self._most, self._most_size))
         ):
             return False
         target.load.messages += 1
@@ -240,14 +240,6 @@ class FastPath(Generic[M]):
         if limit < self._timer:
             self._timer = limit
         entries[token] = entry
-        return True
-
-    def _begin_share(self, share: Share, size: int) -> bool:
-        """Count one more message of a source, if it may have one; return whether it may."""
-        may = share.may_have("size", size, self._most_size)
-        if not (may and share.may_have("unsettled", 1, self._most)):
-            return False
-        _count(share, 1, size)
         return True
 
     def took(self, target: FastTarget[M]) -> None:
@@ -262,7 +254,7 @@ class FastPath(Generic[M]):
         self.accepted += 1
         target.load.messages -= 1
         if share is not None:
-            _count(share, -1, -size)
+            share.end(size)
         if isinstance(target, FastTarget) and not target.record.by_credit:
             target.queue.credit += 1
         return entry
@@ -273,7 +265,7 @@ class FastPath(Generic[M]):
         _, size, _, _, _, share = entry
         self._totals.size -= size
         if share is not None:
-            _count(share, -1, -size)
+            share.end(size)
         return entry
 
     # --- time -------------------------------------------------------------------------------
@@ -294,11 +286,3 @@ class FastPath(Generic[M]):
         taken = [(token, self.take(token)) for token in late]
         self._timer = min((each[3] for each in self.entries.values()), default=inf)
         return taken
-
-
-def _count(share: Share, messages: int, size: int) -> None:
-    """Count that a source, and those that it is one of, have more unsettled messages, or less."""
-    share.unsettled += messages
-    share.size += size
-    if share.whole is not None:
-        _count(share.whole, messages, size)

@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from ...actors.access import Exposed
-from ...protocol import LOCAL, Address, Route
+from ...protocol import DELIVERY, LOCAL, Address, Route
 
 __all__ = ["MAX_RETURNS", "Gate"]
 
@@ -109,7 +109,9 @@ class Gate:
         first = back[0]
         if first[0] != LOCAL:
             return
-        if first in self._expose and len(back) == 1:
+        if first in self._expose and (len(back) == 1 or back[1][0] == DELIVERY):
+            # A dispatcher looks itself at what comes to its tokens, of which there is one for each
+            # message.
             self.noted = back
             return
         if is_request(first):

@@ -229,6 +229,7 @@ async def test_the_same_address_over_another_link_is_read_in_full(
     known = dict(transits._transits)
     other = Address(0, b"other")
     transits._transits.update({key: way._replace(source=other) for key, way in known.items()})
+    transits._last = _fast_transits._NO_WAY
     read = full(net, monkeypatch)
     await send(net, b"3", b"4")
     assert read == ["b"]

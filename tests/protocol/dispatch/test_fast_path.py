@@ -405,6 +405,9 @@ def test_what_all_sources_of_a_kind_have_counts_each_of_them() -> None:
     assert path.begin_on(b"2", entry)
     assert share.whole is not None
     assert (share.whole.unsettled, share.whole.size) == (2, 20)
+    share.whole.size = name.totals.limits.max_unsettled_size
+    assert not path.begin_on(b"3", entry)
+    share.whole.size = 20
     path.accept(b"1")
     path.take(b"2")
     assert share.is_idle

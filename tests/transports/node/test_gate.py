@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from onward.actors.access import Exposed
-from onward.protocol import Address, Route, address, route
+from onward.protocol import DELIVERY, Address, Route, address, route
 from onward.transports import Gate
 
 NOTHING: frozenset[Address] = frozenset()
@@ -131,6 +131,21 @@ def test_what_is_exposed_needs_no_place_in_the_table() -> None:
     gate.note(OTHER, worker)
     gate.note(ECHO, worker)
     assert gate.admits(OTHER)
+
+
+def test_the_token_of_a_dispatcher_needs_no_place_in_the_table() -> None:
+    gate = Gate(frozenset(ECHO), max_returns=2)
+    gate.note(OTHER, worker)
+    token = (*ECHO, Address(DELIVERY, b"r12345678"))
+    gate.note(token, worker)
+    assert gate.admits(OTHER)
+    # What the peer has chosen is looked at, as in each message to what is exposed.
+    assert gate.admits(token)
+    assert gate.given == 1
+    hidden = Gate(NOTHING)
+    hidden.note(token, worker)
+    assert hidden.admits(token)
+    assert hidden.given == 0
 
 
 LINK = address("link")
