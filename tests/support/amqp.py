@@ -271,6 +271,7 @@ class Container:
         port: The dispatcher that the connection is of.
         routes: The links and routes of the connection.
         options: The limits.
+        channel_max: The greatest number of a session that the container takes.
 
     Attributes:
         links: The links that the edge has attached, as the container has them.
@@ -282,7 +283,13 @@ class Container:
         refused: The links of clients that were refused for lack of room.
     """
 
-    def __init__(self, port: DispatchPort, *routes: Plan, options: AmqpOptions = OPTIONS) -> None:
+    def __init__(
+        self,
+        port: DispatchPort,
+        *routes: Plan,
+        options: AmqpOptions = OPTIONS,
+        channel_max: int = 1000,
+    ) -> None:
         self.proton: Any = importlib.import_module("proton")
         self.links: list[Any] = []
         self.received: list[tuple[Any, bytes]] = []
@@ -300,6 +307,7 @@ class Container:
         self.over = False
         self.connection: Any = self.proton.Connection()
         self.transport: Any = self.proton.Transport(self.proton.Transport.SERVER)
+        self.transport.channel_max = channel_max
         self.transport.sasl().allowed_mechs("ANONYMOUS")
         self.collector: Any = self.proton.Collector()
         self.connection.container = "container"
@@ -363,6 +371,8 @@ class Container:
             self.events.append(kind)
             if kind in ("connection_remote_open", "session_remote_open"):
                 getattr(event, kind.partition("_")[0]).open()
+            elif kind == "session_remote_close":
+                event.session.close()
             elif kind == "link_remote_open":
                 self._attach(event.link)
             elif kind == "delivery":

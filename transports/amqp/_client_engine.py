@@ -33,8 +33,16 @@ class Login:
     password: str = field(default="", repr=False)
 
 
+MAX_CHANNEL: Final = 32767
+"""The greatest number of a session in Proton."""
+
+
 class ClientEngine(AmqpEngine):
     """One connection, of its client. It is opened at once.
+
+    The node's own links are in one session. Each link of a circuit has another one, for as long as
+    the container takes further sessions: what waits in a session holds back all of its links, and
+    the ends of circuits are those of several clients.
 
     Args:
         proton: The module.
@@ -48,6 +56,7 @@ class ClientEngine(AmqpEngine):
     def __init__(self, proton: Proton, container: str, options: AmqpOptions, login: Login) -> None:
         self._login: Final = login
         self._session: Session
+        self._of_circuits: set[Session] = set()
         self._names = count(1)
         super().__init__(proton, container, options)
 
@@ -55,6 +64,7 @@ class ClientEngine(AmqpEngine):
         # Proton reads the headers: that of SASL comes before that of the connection.
         self._header = AMQP_HEADER
         login, connection = self._login, self._connection
+        self._transport.channel_max = min(self._options.max_links, MAX_CHANNEL)
         connection.hostname = login.host
         if login.mechanism is Mechanism.PLAIN:
             connection.user, connection.password = login.name, login.password
@@ -74,7 +84,7 @@ class ClientEngine(AmqpEngine):
 
     def attach(self, address: str, *, receives: bool) -> AmqpLink:
         """Attach a link to an address of the container; `LinkAttached` is its answer."""
-        link = self.link_as(address, b"", receives=receives)
+        link = self._named(self._session, address, receives=receives)
         if receives:
             link.max_message_size = self._options.max_message
         link.open()
@@ -96,8 +106,37 @@ class ClientEngine(AmqpEngine):
             Refused: The attach cannot be written.
         """
         items = check_attach(self.proton, attach, self.peer_max_frame, address)
-        name = f"onward-{next(self._names)}"
-        link = self._session.receiver(name) if receives else self._session.sender(name)
+        link = self._named(self._session_of_circuit(), address, receives=receives)
         write_attach(link, items)
         (link.source if receives else link.target).address = address
         return link
+
+    def _named(self, session: Session, address: str, *, receives: bool) -> AmqpLink:
+        """Return a link to an address, with a name that no other one of the connection has."""
+        name = f"onward-{next(self._names)}"
+        link = session.receiver(name) if receives else session.sender(name)
+        (link.source if receives else link.target).address = address
+        return link
+
+    def _session_of_circuit(self) -> Session:
+        """Return a new session, or that of all if the container takes no more."""
+        most = min(self._transport.channel_max, self._transport.remote_channel_max)
+        if len(self._sessions) > most:
+            return self._session
+        made = self._connection.session()
+        self._of_circuits.add(made)
+        self._begin(made)
+        return made
+
+    def free(self, link: AmqpLink) -> None:
+        """Give a link back that has ended at both ends, with the session of a circuit."""
+        session = link.session
+        super().free(link)
+        if session in self._of_circuits:
+            self._of_circuits.discard(session)
+            session.close()
+
+    def release(self) -> None:
+        """Give all of Proton's objects back, which refer to each other."""
+        self._of_circuits.clear()
+        super().release()

@@ -40,7 +40,13 @@ LINK_EVENTS: Final = frozenset(
 """Events of Proton that are of a link, by the names of their methods."""
 
 SESSION_FRAMES: Final = 256
-"""The frames that a client may send in a session before they are read."""
+"""The frames that a client may send in a session before they are read, at most."""
+
+MAX_INCOMING: Final = 4 * 1024 * 1024
+"""The bytes of all sessions of a connection that may wait to be read, beside `LEAST_FRAMES`."""
+
+LEAST_FRAMES: Final = 2
+"""The frames that it may send at least, however many sessions there are."""
 
 _NO_LIMIT: Final = (1 << 32) - 1
 """The bytes of a frame of AMQP, of which the size is told in 4 bytes."""
@@ -297,8 +303,21 @@ class AmqpEngine:
     def _begin(self, session: Session) -> None:
         # There are no more of them than there are channels, which Proton sees to.
         self._sessions[session] = None
-        session.incoming_capacity = SESSION_FRAMES * self._options.max_frame
+        self._share_room()
         session.open()
+
+    def _share_room(self) -> None:
+        """Share among the sessions what may wait in them to be read.
+
+        That of a link that goes through waits until the other end has read; all else is read at
+        once.
+        """
+        if not self._sessions:
+            return
+        frame = self._options.max_frame
+        most = min(SESSION_FRAMES * frame, MAX_INCOMING // len(self._sessions))
+        for each in self._sessions:
+            each.incoming_capacity = max(LEAST_FRAMES * frame, most)
 
     def _end(self, session: Session) -> Iterator[LinkDetached]:
         for link in [each for each in self._links.values() if each.session == session]:
@@ -308,6 +327,7 @@ class AmqpEngine:
         if self._sessions.pop(session, self) is None:
             session.close()
             session.free()
+            self._share_room()
 
     def _attach(self, link: AmqpLink) -> bool:
         if self.closed or impl_of(link) in self._links:

@@ -26,7 +26,8 @@ class AmqpOptions:
             that messages wait in their names; of what was under way by then, pre-settled messages
             beyond as many bytes more are dropped. A link that goes through to a container has a
             quarter of it on its way; then the other end is held back.
-        max_sessions: Sessions of one connection; one more ends it.
+        max_sessions: Sessions of one connection of a client; one more ends it. A connection to a
+            container has one, and one for each link that goes through.
         max_links: Links of one connection, in all its sessions; one more ends it.
         max_unsettled: Deliveries to one consumer that it has not settled; then no more of its
             credit is passed on.

@@ -133,6 +133,26 @@ def test_one_link_too_many_ends_the_connection(engine: AmqpEngine, client: AmqpC
     assert (condition.name, condition.description) == (engine.closed, "too many links")
 
 
+def test_sessions_share_what_may_wait_to_be_read() -> None:
+    client = AmqpClient()
+    engine = AmqpEngine(load_proton(), "server", AmqpOptions(max_frame=32 * 1024, max_sessions=200))
+    rooms: list[int] = []
+    for number in (0, 1, 2, 126):
+        for _ in range(number):
+            client.connection.session().open()
+        pumped(engine, client)
+        found = {each.incoming_capacity for each in engine._sessions}
+        assert len(found) == 1
+        rooms.append(found.pop())
+    # All of 4 MiB, and two frames at least.
+    assert rooms == [4 << 20, 2 << 20, 1 << 20, 64 << 10]
+    client.session.close()
+    pumped(engine, client)
+    assert len(engine._sessions) == 129
+    engine.release()
+    client.release()
+
+
 def test_one_session_too_many_ends_the_connection(engine: AmqpEngine, client: AmqpClient) -> None:
     for _ in range(3):
         client.connection.session().open()

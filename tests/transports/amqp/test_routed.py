@@ -249,6 +249,66 @@ async def test_a_message_to_a_client_goes_on_as_it_arrives(chain: Chain) -> None
     assert [data for _, data in edge.client.received] == [message]
 
 
+async def test_a_client_that_does_not_read_holds_back_no_other_however_much_waits_for_it(
+    chain: Chain,
+) -> None:
+    edge, other, container = chain.edges(), chain.edges(), chain.container()
+    edge.client.receiver("jobs")
+    other.client.receiver("jobs")
+    chain.pump()
+    slow, quick = container.links
+    # It is more than the sessions of the connection take.
+    message = edge.client.message(b"x" * 3_000_000)
+    slow.delivery("a")
+    slow.stream(message)
+    slow.advance()
+    for _ in range(10):
+        container.pump()
+        other.pump()
+    for each in range(3):
+        quick.send(proton.Message(each))
+    for _ in range(10):
+        container.pump()
+        other.pump()
+    assert other.client.bodies == [0, 1, 2]
+    sessions: list[Any] = list(container.engine._sessions)
+    assert sum(each.incoming_bytes for each in sessions) <= 256 * OPTIONS.max_frame
+    for _ in range(20):
+        chain.pump()
+    assert [data for _, data in edge.client.received] == [message]
+
+
+async def test_the_session_of_a_link_through_to_a_container_ends_with_it(chain: Chain) -> None:
+    edge, container = (
+        chain.edges(),
+        chain.container(AutoLink("in", "queue", "a"), LinkRoute("jobs")),
+    )
+    links = [edge.client.sender("jobs") for _ in range(3)]
+    chain.pump()
+    assert len(container.engine._sessions) == 4
+    assert len({each.session for each in container.links}) == 4
+    links[0].close()
+    # One session is ended by the container: its link is lost, and no other.
+    container.links[2].session.close()
+    chain.pump()
+    assert [state(each) for each in links] == ["closed", "closed", "active"]
+    assert refusal(links[1])[0] == "amqp:link:detach-forced"
+    assert (len(container.engine._sessions), container.engine.closed) == (2, "")
+    assert container.edge.circuits == 1
+
+
+async def test_a_container_with_few_sessions_has_several_links_in_one(chain: Chain) -> None:
+    edge, container = chain.edges(), chain.container(channel_max=1)
+    links = [edge.client.sender("jobs") for _ in range(4)]
+    chain.pump()
+    assert [state(each) for each in links] == ["active"] * 4
+    assert len(container.engine._sessions) == 2
+    for each in links:
+        each.close()
+    chain.pump()
+    assert (len(container.engine._sessions), container.engine.closed) == (1, "")
+
+
 @pytest.mark.parametrize("how", ["abort", "vanish", "container"])
 async def test_a_message_that_is_cut_short_is_aborted_and_counted(chain: Chain, how: str) -> None:
     edge, other, container = chain.edges(), chain.edges(), chain.container()
