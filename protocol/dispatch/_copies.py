@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ._choice import Target
 from ._delivery import Delivery
@@ -16,10 +16,6 @@ M = TypeVar("M")
 
 _SPARE: Final = 64
 """Deadlines of ended copies that may lie in the heap beyond as many as there are open copies."""
-
-
-_NONE: Final[dict[Any, Any]] = {}
-_NO_DEADLINES: Final[list[tuple[float, bytes]]] = []
 
 
 @dataclass(slots=True, eq=False)
@@ -59,11 +55,10 @@ class CopyTable(Generic[M]):
     def __init__(self, make_token: Callable[[], bytes], finished: int) -> None:
         self._make_token = make_token
         self._most_finished = finished
-        # Most names have no unsettled message: these are made for the first one.
-        self._copies: dict[bytes, OpenCopy[M]] = _NONE
-        self._of_target: dict[Target, dict[bytes, OpenCopy[M]]] = _NONE
-        self._deadlines: list[tuple[float, bytes]] = _NO_DEADLINES
-        self._finished: dict[bytes, None] = _NONE
+        self._copies: dict[bytes, OpenCopy[M]] = {}
+        self._of_target: dict[Target, dict[bytes, OpenCopy[M]]] = {}
+        self._deadlines: list[tuple[float, bytes]] = []
+        self._finished: dict[bytes, None] = {}
 
     def __len__(self) -> int:
         """Return the number of open copies."""
@@ -97,8 +92,6 @@ class CopyTable(Generic[M]):
             target: Its target.
             token: The token, if it has one already.
         """
-        if self._copies is _NONE:
-            self._copies, self._of_target, self._deadlines, self._finished = {}, {}, [], {}
         token = token or self._make_token()
         while token in self._copies or token in self._finished:
             token = self._make_token()

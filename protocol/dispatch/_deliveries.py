@@ -69,6 +69,7 @@ M = TypeVar("M")
 
 
 _NONE: Final[dict[Any, Any]] = {}
+_NO_COPIES: Final[CopyTable[Any]] = CopyTable(bytes, 0)
 _SETTLE_PAUSE: Final = 1.0
 """Least time between two looks for copies that are not settled, in seconds."""
 
@@ -98,6 +99,7 @@ class Deliveries(Generic[M]):
         "_counted",
         "_hold",
         "_limits",
+        "_make_token",
         "_of_source",
         "_of_token",
         "_settle_at",
@@ -111,8 +113,9 @@ class Deliveries(Generic[M]):
     def __init__(self, make_token: Callable[[], bytes], totals: NodeTotals | None = None) -> None:
         self._totals = totals or NodeTotals()
         self._limits = self._totals.limits
-        self._copies: CopyTable[M] = CopyTable(make_token, self._limits.finished_tokens)
+        self._make_token = make_token
         # Most names have no unsettled message: these are made for the first one.
+        self._copies: CopyTable[M] = _NO_COPIES
         self._of_source: dict[Hashable, dict[Delivery[M], None]] = _NONE
         self._of_token: dict[tuple[Hashable, bytes], Delivery[M]] = _NONE
         self._hold: HoldQueue[M] | None = None
@@ -216,7 +219,7 @@ class Deliveries(Generic[M]):
             delivery.limit = delivery.deadline
             self._enter(delivery, since)
             delivery.tries = 1
-            self._copies.add(delivery, target.target, token)
+            self._add_copy(delivery, target.target, token)
             self.sent(token, since)
 
     # --- copies -----------------------------------------------------------------------------
@@ -248,7 +251,12 @@ class Deliveries(Generic[M]):
         if accepts is not None:
             here = sum(isinstance(target, ConsumerTarget) for target in targets)
             delivery.fan_out = FanOut(here, len(targets) - here, accepts, early=early)
-        return [self._copies.add(delivery, target) for target in targets]
+        return [self._add_copy(delivery, target) for target in targets]
+
+    def _add_copy(self, delivery: Delivery[M], target: Target, token: bytes = b"") -> bytes:
+        if self._copies is _NO_COPIES:
+            self._copies = CopyTable(self._make_token, self._limits.finished_tokens)
+        return self._copies.add(delivery, target, token)
 
     def sent(self, token: bytes, now: float) -> None:
         """Receive word that a copy was sent; from now on it is in doubt if its target is lost."""
