@@ -193,7 +193,8 @@ class Discovery:
             asked.cancel()
         if len(answer.data) > limits.max_list:
             raise ClusterFrameError(f"a list of brokers of more than {limits.max_list} bytes")
-        return parse_infos(answer.data, limits.max_brokers)
+        # What is more than the client may know is ignored later: the list is bounded by its bytes.
+        return parse_infos(answer.data, limits.max_list)
 
 
 def learns(options: ClientOptions) -> bool:

@@ -261,11 +261,10 @@ async def test_the_question_is_asked_once_at_first_and_then_rarely() -> None:
         bytes(70_000),
         (0xFFFFFF).to_bytes(3),
         serialize_infos([info(8)])[:-1],
-        serialize_infos([info(port) for port in range(8, 8 + 65)]),
         b"",
         serialize_infos([]),
     ],
-    ids=("no list", "too long", "a length alone", "cut", "too many", "nothing", "of none"),
+    ids=("no list", "too long", "a length alone", "cut", "nothing", "of none"),
 )
 @on_wires
 async def test_a_list_that_cannot_be_read_changes_nothing(data: bytes) -> None:
@@ -278,6 +277,22 @@ async def test_a_list_that_cannot_be_read_changes_nothing(data: bytes) -> None:
         assert known(client) == {broker.uri}
         assert client.statistics().connected == 1
         assert discovery_of(client).failed == bool(data)
+
+
+@on_wires
+async def test_of_a_list_of_more_brokers_than_are_known_the_first_are_used() -> None:
+    """A broker of a large cluster tells of those of other zones as well."""
+    loop = cast(WiredLoop, asyncio.get_running_loop())
+    broker = BrokerByHand(loop)
+    async with connect(broker.uri, options=options()) as client:
+        await loop.idle()
+        infos = [info(port) for port in range(7, 200)]
+        answer(broker, serialize_infos(infos))
+        await loop.idle()
+        assert known(client) == {each.proxy_uri for each in infos[:64]}
+        assert discovery_of(client).failed == 0
+        assert client._pool is not None
+        assert client._pool.brokers.learned.ignored == 200 - 7 - 64
 
 
 @on_wires
