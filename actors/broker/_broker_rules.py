@@ -117,10 +117,13 @@ class BrokerRules(Worker):
         """Return a change of an own destination as peer brokers are told it.
 
         With rules they are told its owner, so that no other principal takes over its route id, and
-        since when it has had that.
+        since when it has had that. One that was registered without rules, and leaves no room for
+        its owner, is told without.
         """
         place = None if isinstance(change, RouteRemove) else self.index.own_place(change.route_id)
         if isinstance(change, RouteRemove) or place is None or place.owner is None:
+            return change
+        if len(change.tags) >= MAX_TAGS:
             return change
         return with_owner(change, place.owner, place.since)
 

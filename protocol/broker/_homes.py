@@ -187,6 +187,26 @@ class HomeEntries(Generic[Target]):
         self._hide(there)
         return there
 
+    def renew(self, entry: Entry[Target]) -> Update[Target]:
+        """Put an entry in the place of that of its home broker, as what `best` goes by has changed.
+
+        The timestamp is the same one, and so are the tags.
+
+        Raises:
+            KeyError: Its home broker has none.
+        """
+        mine = self.entry_of(entry.route_id, entry.kind.broker_id)
+        if mine is None:
+            raise KeyError(entry.route_id)
+        if self.number_of(mine) >= 0:
+            self._replace(mine, entry)
+        else:
+            others = self._hidden[entry.route_id]
+            others[others.index(mine)] = entry
+            entry.set_shown(shown=False)
+        other = self.elect(entry.route_id)
+        return Update(True, self.get(entry.route_id), mine, other)
+
     def _show(self, entry: Entry[Target], other: Entry[Target]) -> None:
         """Put a hidden entry into the place of the one that hides it."""
         home = self._homes[entry.kind.broker_id]

@@ -53,6 +53,8 @@ class JoiningIndex(WaitingIndex):
         self.suspended_elsewhere = SuspendedPlaces()
         self._followers: list[Callable[[RouteAdd | RouteRemove], object]] = []
         self._follower: ZoneFollower | None = None
+        # Of suspended sessions that other brokers were told of: the route ids.
+        self._told_suspended: set[bytes] = set()
         self._weight_key = parse_key(options.choice.weight_tag)
         self._mailbox = MailboxOptions(limit=options.max_mailbox)
         self._left = False  # whether all have left, as the index stops
@@ -229,26 +231,10 @@ class JoiningIndex(WaitingIndex):
             entry = self.suspended.get(route_id)
         return None if entry is None else self.place_of(entry)
 
-    def rule(self, *, ruled: bool) -> None:
-        """Set whether the broker has rules.
-
-        Other brokers are told of all suspended sessions while it has some, and of none otherwise.
-        """
-        if ruled == self.ruled:
-            return
-        self.ruled = True
-        for entry in self.suspended.values():
-            if ruled:
-                self._tell_suspended(entry)
-            elif not entry.service_name.startswith(RESERVED_SERVICES):
-                self._tell_end(entry.route_id)
-        self.ruled = ruled
-        if self._follower is not None:
-            self._follower.kept_no_more()  # those of other brokers count from now on, or no more
-
     def _tell_suspended(self, entry: Entry[AnyRoute]) -> None:
         """Announce a suspended session to other brokers, as its route id is kept for it."""
         if self.ruled and not entry.service_name.startswith(RESERVED_SERVICES):
+            self._told_suspended.add(entry.route_id)
             self._follow(suspended_add(entry))
             if self._follower is not None:
                 self._follower.kept(entry.route_id)
@@ -260,10 +246,15 @@ class JoiningIndex(WaitingIndex):
             route_id: Its route id.
             told: Whether other brokers are to be told of its end, as no registration follows.
         """
-        entry = self.suspended.pop(route_id)
+        del self.suspended[route_id]
         self.table.forget(route_id)
-        if not self.ruled or entry.service_name.startswith(RESERVED_SERVICES):
+        self._forget_told(route_id, told=told)
+
+    def _forget_told(self, route_id: bytes, *, told: bool) -> None:
+        """See that the route id of a suspended session is kept no more; `told` is as above."""
+        if route_id not in self._told_suspended:
             return
+        self._told_suspended.discard(route_id)
         if told:
             self._tell_end(route_id)
         if self._follower is not None:

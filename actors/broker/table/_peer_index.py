@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
@@ -15,12 +16,15 @@ from ._choice import Candidates, next_free
 from ._joining import JoiningIndex, route_add, suspended_add
 from ._leaving import NOT_ALLOWED, OTHER_OWNER
 from ._peers import RESERVED_SERVICES, Peers
-from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind
+from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, RemoteKind, own_route
 from ._route import weight_of
 from ._selector import Ask
 
 __all__ = ["BEATEN", "PeerIndex"]
 
+RULED: Final = 500
+"""Most destinations that are told again before the loop does other things, as rules have come or
+gone."""
 BEATEN: Final = "replaced by a newer connection"
 
 
@@ -49,6 +53,8 @@ class PeerIndex(JoiningIndex):
             self._on_kept,
             self._expect_suspended,
         )
+        # Of own destinations that other brokers have to be told of again.
+        self._to_rule: deque[bytes] = deque()
 
     # --- requests of peer brokers, and copies for them --------------------------------------------
 
@@ -137,6 +143,7 @@ class PeerIndex(JoiningIndex):
                 follow(route_add(entry))
         for entry in self.suspended.values() if self.ruled else ():
             if not entry.service_name.startswith(RESERVED_SERVICES):
+                self._told_suspended.add(entry.route_id)
                 follow(suspended_add(entry))
         self._followers.append(follow)
         return lambda: self._unfollow(follow)
@@ -149,6 +156,55 @@ class PeerIndex(JoiningIndex):
     def _unfollow(self, follow: Callable[[RouteAdd | RouteRemove], object]) -> None:
         if follow in self._followers:
             self._followers.remove(follow)
+
+    def rule(self, *, ruled: bool) -> None:
+        """Set whether the broker has rules.
+
+        Other brokers are told again of all own destinations, with their owners if it has some, and
+        of all suspended sessions, of none otherwise. What is known of their route ids is compared
+        anew. That is done in slices, soon.
+        """
+        if ruled == self.ruled:
+            return
+        self.ruled = ruled
+        idle = not self._to_rule
+        own = [entry.route_id for entry in self.own_entries()]
+        self._to_rule = deque((*own, *self.suspended))
+        if self._follower is not None:
+            self._follower.kept_no_more()  # those of other brokers count from now on, or no more
+        if idle and self._to_rule:
+            self.after(0.0, self._rule_some)
+
+    def _rule_some(self) -> None:
+        """Announce a slice of destinations to other brokers again, by the rules of now."""
+        for _ in range(min(RULED, len(self._to_rule))):
+            self._rule_one(self._to_rule.popleft())
+        if self._to_rule:
+            self.after(0.0, self._rule_some)
+
+    def _rule_one(self, route_id: bytes) -> None:
+        """Announce one destination again, and compare what is known of its route id."""
+        suspended = self.suspended.get(route_id)
+        entry = self.table.entry_of(route_id, self._broker_id)
+        if suspended is not None:
+            if self.ruled:
+                self._tell_suspended(suspended)
+            else:
+                self._forget_told(route_id, told=True)
+        elif entry is not None and not entry.service_name.startswith(RESERVED_SERVICES):
+            self._follow(route_add(entry))
+        mine = self.own_place(route_id)
+        others = [each for each in self.places_of(route_id) if each.broker_id != self._broker_id]
+        if mine is None or not others:
+            return
+        self.table.elect(route_id)
+        stays = standing((mine, *others))
+        if stays is mine:
+            return
+        if entry is not None:
+            self.end_beaten(entry, foreign=is_foreign(mine, stays))
+        elif suspended is not None:
+            self.end_suspended(suspended, foreign=is_foreign(mine, stays))
 
     def prefer_own(self, *, prefer: bool) -> None:
         """Set whether `choose` prefers destinations of this broker as long as they keep up.
@@ -217,6 +273,11 @@ class PeerIndex(JoiningIndex):
         """
         self._forget_suspended(entry.route_id, told=True)
         self._end(entry, foreign=foreign)  # it was recorded that it has left
+
+    def own_route(self, route_id: bytes) -> Entry[AnyRoute] | None:
+        """Return the connection of this broker that has a route id, if it is one."""
+        entry = self.table.entry_of(route_id, self._broker_id)
+        return entry if entry is not None and own_route(entry).destination.link else None
 
     def _on_kept(self, route_id: bytes, place: RoutePlace) -> None:
         """Compare a suspended session that a peer broker has told of with own destinations."""

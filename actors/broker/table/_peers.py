@@ -180,14 +180,12 @@ class Peers:
         update = self._table.put(made, now=int(time.time() * 1000))
         if not update.applied:
             known = self._table.entry_of(made.route_id, peer.broker_id)
-            if isinstance(known, OwnedRoute) and known.timestamp == made.timestamp:
-                # Its owner has had it longer than the home broker knew.
-                known.own_since(made.owned_since)
-                other = self._table.elect(made.route_id)
-                if other is not None:
-                    self._releases.begin(known)
-                    self._on_moved(other, known)
-            return
+            if not isinstance(known, RemoteRoute) or known.timestamp != made.timestamp:
+                return
+            if known.owner == made.owner:
+                self._own_since(known, made.owned_since)
+                return
+            update = self._table.renew(made)  # its home broker has rules now, or none any more
         if update.previous is None:
             peer.count += 1
             self.count += 1
@@ -199,6 +197,14 @@ class Peers:
             self._releases.begin(entry)
         if other is not None and other is not entry:
             self._on_moved(other, made)
+
+    def _own_since(self, entry: Entry[AnyRoute], since: int) -> None:
+        """Set since when a route's owner has had it: longer than its home broker knew."""
+        entry.own_since(since)
+        other = self._table.elect(entry.route_id)
+        if other is not None:
+            self._releases.begin(entry)
+            self._on_moved(other, entry)
 
     def _count(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
         """Count one more route of a kind."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....protocol import Address
-from ....protocol.broker import Entry, RouteAdd, RouteRemove
+from ....protocol.broker import RouteAdd, RouteRemove
 from .._exchange import Exchange
 from .._options import BrokerOptions
 from ._choice import Candidates
 from ._joining import route_add, suspended_add
 from ._peer_index import PeerIndex
 from ._peers import RESERVED_SERVICES, ZoneFollower
-from ._remote import AnyRoute, PeerRoutes, PeerRouteWorker, own_route
+from ._remote import PeerRoutes, PeerRouteWorker, own_route
 from ._selector import Ask
 
 __all__ = ["ZoneIndex"]
@@ -77,11 +77,6 @@ class ZoneIndex(PeerIndex):
             for entry in self.entries():
                 if not entry.service_name.startswith(RESERVED_SERVICES):
                     follower.joined(entry.kind, entry.route_id)
-
-    def own_route(self, route_id: bytes) -> Entry[AnyRoute] | None:
-        """Return the connection of this broker that has a route id, if it is one."""
-        entry = self.table.entry_of(route_id, self._broker_id)
-        return entry if entry is not None and own_route(entry).destination.link else None
 
     def beaten_elsewhere(self, route_id: bytes, timestamp: int, *, foreign: bool = False) -> None:
         """End an own destination, as another zone has the one with its route id that stays.

@@ -17,7 +17,7 @@ from onward.actors.broker.table._remote import owned_since
 from onward.actors.cluster import ClusterOptions, PeerConnection
 from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, LinkLost, NotDelivered
-from onward.protocol.broker import OWNER_KEY, RouteSetup, TooManyTags
+from onward.protocol.broker import MAX_TAGS, OWNER_KEY, RouteSetup, TooManyTags
 from onward.protocol.cluster import (
     REMOTE_BROKER_INFO_ROUTE,
     ClusterLimits,
@@ -556,6 +556,39 @@ async def test_without_rules_a_route_id_belongs_to_the_newest_connection(cluster
 
 
 REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
+
+
+async def test_rules_that_come_while_brokers_run_protect_what_is_connected(
+    cluster: Clusters,
+) -> None:
+    one, two = await pair(cluster)
+    connected, suspended, full = uuid4(), uuid4(), uuid4()
+    await one.connect("orders", connected, ANN)
+    (await one.connect("orders", suspended, ANN)).suspend()
+    # It leaves no room for the owner, so other brokers are told none.
+    many = tuple((f"k{number}", "") for number in range(MAX_TAGS - 2))
+    worker = await one.node.start(Worker)
+    setup = RouteSetup(full.bytes, "orders", many)
+    one.broker.connect(setup, worker, peer="client", evict=one.evicted.append, principal=ANN)
+    await asyncio.sleep(SOON)
+    assert kept(two) == 0
+    rules = Authorization(read_rules(RULES))
+    for site in (one, two):
+        site.broker.authorization = rules
+    await asyncio.sleep(SOON)
+    assert kept(two) == 1
+    for route_id in (connected, suspended):
+        with pytest.raises(NotAllowed, match="register"):
+            await two.connect("orders", route_id, BOB)
+    assert two.broker.index.places_of(full.bytes)[0].owner is None
+    assert len(two.found("orders")) == 2
+    for site in (one, two):
+        site.broker.authorization = None
+    await asyncio.sleep(SOON)
+    assert kept(two) == 0
+    await two.connect("orders", connected, BOB)
+    await asyncio.sleep(SOON)
+    assert one.evicted == [REPLACED]
 
 
 async def ruled_pair(cluster: Clusters) -> tuple[Site, Site]:

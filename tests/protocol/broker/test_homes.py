@@ -165,6 +165,28 @@ def test_the_removal_of_a_hidden_entry_may_show_another_one() -> None:
     assert targets(table) == ["bob"]
 
 
+def test_an_entry_is_renewed_where_what_is_shown_goes_by_more_than_times() -> None:
+    table = RoutingTable[str](best=best_of_first)
+    one = add(table, ONE, timestamp=1000, target="ann").entry
+    two = add(table, TWO, timestamp=1001, target="bob")
+    assert (table.entry_of(ROUTE, TWO), two.entry) == (table.entries_of(ROUTE)[1], one)
+    # The hidden one.
+    hidden = table.entry_of(ROUTE, TWO)
+    assert hidden is not None
+    made = TargetEntry(ROUTE, hidden.kind, 1001, "ann")
+    assert table.renew(made) == Update(True, made, hidden, one)
+    assert (table.number_of(made) >= 0, made.times >= 0) == (True, True)
+    # The one that is shown.
+    again = TargetEntry(ROUTE, hidden.kind, 1001, "eve")
+    assert table.renew(again) == Update(True, one, made, again)
+    assert (table.entries_of(ROUTE), again.times < 0, made.times < 0) == ([one, again], True, True)
+    last = TargetEntry(ROUTE, hidden.kind, 1001, "bob")
+    assert table.renew(last) == Update(True, one, again)
+    assert (table.entries_of(ROUTE), last.times < 0) == ([one, last], True)
+    with pytest.raises(KeyError):
+        table.renew(TargetEntry(OTHER, hidden.kind, 1000, ""))
+
+
 def test_a_hidden_entry_that_becomes_the_newest_comes_back() -> None:
     table = RoutingTable[str]()
     add(table, ONE)

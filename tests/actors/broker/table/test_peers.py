@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, Timer
 from onward.actors.broker import (
     Broker,
     BrokerOptions,
@@ -19,10 +20,12 @@ from onward.actors.broker import (
     WaitingOptions,
     exchange_of,
 )
-from onward.actors.broker.table import _release
-from onward.actors.broker.table._remote import own_route
+from onward.actors.broker.table import _peer_index, _release
+from onward.actors.broker.table._index import TagIndexWorker
+from onward.actors.broker.table._remote import AnyRoute, own_route
 from onward.protocol import TAGS, Address, NoRoute, NotDelivered
 from onward.protocol.broker import (
+    Entry,
     RouteAdd,
     RouteRemove,
     SnapshotRoute,
@@ -41,6 +44,7 @@ from tests.support.rsocket_peer import (
     FNF,
     MULTICAST,
     RR,
+    Peer,
     World,
     asked_for,
     errors,
@@ -707,6 +711,123 @@ async def test_what_an_own_route_has_hidden_gets_what_waits_for_it(w: World) -> 
     assert await peer.got() == []
     mine.withdraw()
     assert await peer.got() == [(0, f"route={format_id(rid(3))}".encode())]
+
+
+def told_of(index: TagIndexWorker) -> list[RouteAdd | RouteRemove]:
+    """Return a list of what is told of own destinations from now on."""
+    told: list[RouteAdd | RouteRemove] = []
+    index.own_changes(told.append)
+    told.clear()
+    return told
+
+
+async def own_ones(w: World, count: int) -> tuple[list[Peer], list[Entry[AnyRoute]]]:
+    """Connect destinations of the principals `p0`, `p1` and so on."""
+    clients = [await w.destination() for _ in range(count)]
+    own = w.broker.index.own_entries()
+    entries = [entry for entry in own if entry.target.destination.link]
+    for number, entry in enumerate(entries):
+        route, principal = own_route(entry), Principal(f"p{number}", "token")
+        route.destination = replace(route.destination, principal=principal)
+    return clients, entries
+
+
+@in_world()
+async def test_own_destinations_are_told_again_in_slices_as_rules_come_and_go(
+    w: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_peer_index, "RULED", 2)
+    index, (clients, entries) = w.broker.index, await own_ones(w, 5)
+    assert index.suspend(entries[3])
+    assert index.suspend(entries[4])
+    told = told_of(index)
+    turns: list[int] = []
+    after = index.after
+
+    def later(seconds: float, action: Callable[[], object]) -> Timer:
+        turns.append(len(told))
+        return after(seconds, action)
+
+    monkeypatch.setattr(index, "after", later)
+    index.rule(ruled=True)
+    index.rule(ruled=True)
+    await w.loop.idle()
+    # The management service is a destination, of which no other broker is told.
+    assert turns == [0, 1, 3]
+    assert [(type(each), each.route_id) for each in told] == [
+        (RouteAdd, entry.route_id) for entry in entries
+    ]
+    services = [each.service_name for each in told if isinstance(each, RouteAdd)]
+    assert services == ["a"] * 3 + ["onward.suspended"] * 2
+    assert [each.timestamp for each in told] == [entry.timestamp for entry in entries]
+    # One that has left meanwhile is not told of; those that were kept are, once, that they are not.
+    told.clear()
+    index.rule(ruled=False)
+    assert index.leave(entries[0])
+    assert index.leave(entries[4])
+    await w.loop.idle()
+    assert [(type(each), each.route_id) for each in told] == [
+        (RouteRemove, entries[0].route_id),
+        (RouteRemove, entries[4].route_id),
+        (RouteAdd, entries[1].route_id),
+        (RouteAdd, entries[2].route_id),
+        (RouteRemove, entries[3].route_id),
+    ]
+    del clients
+
+
+@in_world(BrokerOptions(management=False))
+async def test_own_destinations_are_compared_anew_as_rules_come(w: World) -> None:
+    """Without rules the newest one of each route id has stayed."""
+    index, peer = w.broker.index, await other(w)
+    clients, entries = await own_ones(w, 3)
+    assert index.suspend(entries[2])
+    for entry, since in zip(entries, (1, 0, 1), strict=True):
+        frame = RouteAdd(peer.routes.broker_id, entry.route_id, entry.timestamp - 5, "a")
+        owner = "another" if since else owner_text("p1", "token", "")
+        assert index.add_remote(peer.routes, with_owner(frame, owner)) == ""
+    assert index.own_entries() == tuple(entries[:2])
+    events = w.broker.events.subscribe()
+    index.rule(ruled=True)
+    await w.loop.idle()
+    assert index.own_entries() == (entries[1],)
+    assert not index.suspended
+    assert index.table.get(entries[0].route_id) is not entries[0]
+    left = await anext(events)
+    assert (left.kind, left.reason) == ("left", "its route id belongs to another principal")
+    for client, closed in zip(clients, (True, False, True), strict=True):
+        await client.received()
+        assert client.closed is closed
+
+
+@in_world(BrokerOptions(management=False))
+async def test_a_peer_broker_tells_owners_or_none_of_routes_that_are_known(w: World) -> None:
+    index, peer, third = w.broker.index, await other(w), await other(w, 2)
+
+    def tell(peer: Other, timestamp: int, owner: str | None) -> None:
+        frame = RouteAdd(peer.routes.broker_id, rid(1), timestamp, "a")
+        frame = frame if owner is None else with_owner(frame, owner, timestamp - 1)
+        assert index.add_remote(peer.routes, frame) == ""
+
+    def places() -> list[tuple[bytes, str | None]]:
+        return [(each.broker_id, each.owner) for each in index.places_of(rid(1))]
+
+    one, two = peer.routes.broker_id, third.routes.broker_id
+    tell(peer, 1000, None)
+    tell(third, 2000, None)
+    assert places() == [(two, None), (one, None)]
+    tell(third, 2000, "bob")
+    tell(peer, 1000, "ann")
+    assert places() == [(one, "ann"), (two, "bob")]
+    tell(peer, 1000, None)
+    tell(third, 2000, None)
+    assert places() == [(two, None), (one, None)]
+    tell(peer, 1000, "ann")
+    assert (peer.routes.count, third.routes.count) == (1, 1)
+    assert sum(kind.routes for kind in peer.routes.kinds) == 1
+    assert index.table.statistics().hidden == 1
+    tell(peer, 999, "eve")  # an older registration
+    assert (one, "ann") in places()
 
 
 @in_world()
