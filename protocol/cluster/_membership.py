@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from ._admission import Admission
 from ._dialling import Dialling
@@ -56,6 +56,11 @@ from ._membership_tasks import (
 from ._news import News
 
 __all__ = ["Membership"]
+
+
+MOST_LISTED: Final = 4096
+"""Brokers that the list of another broker may have, also if fewer are remembered here: that one may
+have more links than this one."""
 
 
 class Membership:
@@ -377,7 +382,7 @@ class Membership:
             for broker_id in link.listed if link else ():
                 self._known.heard(broker_id, now)
             return
-        infos = parse_infos(answer, self._limits.max_known + 1)
+        infos = parse_infos(answer, max(MOST_LISTED, self._limits.max_known + 1))
         for info in infos:
             self.heard(info, by, now)
         if link is not None:

@@ -282,6 +282,14 @@ def test_another_implementation_is_told_of_all_and_asked_nothing() -> None:
     assert not any(isinstance(task, Compare) for task in made.due(100.0))
 
 
+def test_a_list_of_more_brokers_than_are_remembered_is_no_mistake() -> None:
+    made = member()
+    linked(made, 1)
+    made.compared(info(1).broker_id, serialize_infos(map(info, range(10, 20))), 0.0)
+    figures = made.statistics()
+    assert (figures.known, figures.ignored) == (LIMITS.max_known, 5)
+
+
 def test_brokers_with_equal_lists_have_nothing_to_say() -> None:
     one, two = member(1), member(2)
     linked(one, 2, 3)
@@ -322,7 +330,7 @@ def test_a_stranger_is_answered_and_nothing_is_noted() -> None:
     assert parse_infos(made.answer(info(1).broker_id, b""), 9) == [made.own]
 
 
-@pytest.mark.parametrize("answer", [b"\0\0", serialize_infos([info(n) for n in range(1, 9)])])
+@pytest.mark.parametrize("answer", [b"\0\0", serialize_infos([info(2)] * 4097)])
 def test_an_answer_that_is_none_is_refused(answer: bytes) -> None:
     made = member()
     linked(made, 1)
