@@ -98,7 +98,7 @@ class FastPaths:
         if name == state.name.text.encode() and self.plan(state):
             if len(self.names) >= MAX_NAMES:
                 del self.names[oldest := next(iter(self.names))]
-                self.transits.forget(oldest)
+                self.transits.forget_way(oldest)
             self.names[name] = state
             self.transits.learn_way(name, state)
 
@@ -111,11 +111,13 @@ class FastPaths:
             return False
         return state.plan_fast_path()
 
-    def forget(self, text: str) -> None:
-        """Forget the fast path of a name that has no state any more."""
+    def forget(self, state: NameState) -> None:
+        """Forget the fast path of a name of which the state is forgotten."""
+        self.transits.forget(state)
         if self.names:
-            self.names.pop(text.encode(), None)
-            self.transits.forget(text.encode())
+            name = state.name.text.encode()
+            self.names.pop(name, None)
+            self.transits.forget_way(name)
 
     def clear(self) -> None:
         """Look up each name in full again, as names may mean something else now."""

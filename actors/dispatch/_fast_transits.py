@@ -100,6 +100,7 @@ class FastTransits:
         self._ways: Final[dict[bytes, Way]] = {}
         self._unsettled_ways: Final[dict[bytes, Way]] = {}
         self._transits: Final[dict[bytes, Way]] = {}  # of transit addresses without their id
+        self._of_state: Final[dict[NameState, set[bytes]]] = {}  # the keys of those of a name
         # The last one: where its id begins, what is in front of it and behind it, and its way.
         self._last: tuple[int, bytes, bytes, Way | None] = _NO_WAY
 
@@ -108,12 +109,19 @@ class FastTransits:
         self._ways.clear()
         self._unsettled_ways.clear()
         self._transits.clear()
+        self._of_state.clear()
         self._last = _NO_WAY
 
-    def forget(self, name: bytes) -> None:
-        """Forget the way of a name."""
+    def forget_way(self, name: bytes) -> None:
+        """Forget the ways of messages to a name that enter here."""
         self._ways.pop(name, None)
         self._unsettled_ways.pop(name, None)
+
+    def forget(self, state: NameState) -> None:
+        """Forget the ways of messages of other dispatchers to a name."""
+        self._last = _NO_WAY
+        for key in self._of_state.pop(state, ()):
+            del self._transits[key]
 
     # --- messages that enter here -----------------------------------------------------------
 
@@ -206,10 +214,20 @@ class FastTransits:
             return
         way = self._way(state, transit, source)
         if way is not None:
-            if len(self._transits) >= MAX_TRANSITS:
-                del self._transits[next(iter(self._transits))]
+            if known is not None:
+                self._drop(key)
+            elif len(self._transits) >= MAX_TRANSITS:
+                self._drop(next(iter(self._transits)))
             self._transits[key] = way
+            self._of_state.setdefault(state, set()).add(key)
             self._last = _NO_WAY
+
+    def _drop(self, key: bytes) -> None:
+        state = self._transits.pop(key).state
+        keys = self._of_state[state]
+        keys.remove(key)
+        if not keys:
+            del self._of_state[state]
 
     def _way(self, state: NameState, transit: Transit, source: Address | None) -> Way | None:
         fast = state.fast

@@ -121,7 +121,7 @@ class NameTable:
             return
         if _is_idle(state) and self.states.get(text) is state:
             del self.states[text]
-            self._core.fast.forget(text)
+            self._core.fast.forget(state)
             self._core.schedule.forget(state)
             if state.share is not None:
                 state.share.count("names", -1)

@@ -248,6 +248,22 @@ async def test_a_name_without_a_state_has_no_way(net: Net) -> None:
     assert not transits._ways
 
 
+async def test_ways_are_forgotten_with_the_state_of_their_name(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linear(net)
+    for _ in range(2):
+        consumer = await net.at["c"].consume("orders", lambda _: None)
+        await sleep(SETTLE)
+        read = full(net, monkeypatch)
+        await send(net, b"1", b"2")
+        assert read == ["b", "c"]
+        assert ways(net, "c") == 1
+        consumer.close()
+        await sleep(SETTLE)
+        assert (ways(net, "b"), ways(net, "c")) == (0, 0)
+
+
 async def test_the_oldest_way_is_forgotten_beyond_the_limit(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
