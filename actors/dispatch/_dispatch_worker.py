@@ -84,6 +84,7 @@ class DispatchWorker(Worker):
         self._clock: Final = clock
         self._thread = 0
         self.core: DispatchCore
+        self._receive: Callable[[Message], bool]
 
     def on_start(self) -> None:
         """Add the rules."""
@@ -93,6 +94,7 @@ class DispatchWorker(Worker):
         self.core = core = DispatchCore(
             self, self.resolve, options, self._principal_of, store, clock
         )
+        self._receive = core.fast.transits.receive
         network, provisions = core.topology.network, core.provisioning.provisions
         owner = self._placed
         node.add_rule(NAME, core.fast.enter, owner=owner)
@@ -156,7 +158,7 @@ class DispatchWorker(Worker):
         if not rest:
             self.core.topology.receive(message)
             return
-        if rest[0][0] == DELIVERY and self.core.fast.transits.receive(message):
+        if rest[0][0] == DELIVERY and self._receive(message):
             return
         context = message.context
         outside = None if context is None else context.outside

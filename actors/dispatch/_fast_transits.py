@@ -62,7 +62,7 @@ class Way(NamedTuple):
         to: The link as their target; `None` if they are pre-settled, or for a consumer here.
         settled: Whether they are pre-settled.
         wait: Time for which their outcome is awaited, in seconds; 0 is no limit.
-        text: The link that they come over, as text.
+        neighbour: The node that they come from, as the source of a share: its link as text.
     """
 
     state: NameState
@@ -74,7 +74,7 @@ class Way(NamedTuple):
     to: FastLink | None = None
     settled: bool = True
     wait: float = 0.0
-    text: str = ""
+    neighbour: tuple[str, str] = "neighbour", ""
 
 
 class FastTransits:
@@ -233,13 +233,13 @@ class FastTransits:
         fast = state.fast
         if fast is None or not state.is_near(transit.path):
             return None
-        settled, wait, text = transit.settled, transit.wait / 1000, ""
-        if source is not None:
-            text = self._core.topology.text_of(source)
+        settled, wait = transit.settled, transit.wait / 1000
+        text = "" if source is None else self._core.topology.text_of(source)
+        neighbour = "neighbour", text
         found = fast.link(transit.ingress, transit.path)
         if found is None:
             here = any(record.active for record in state.consumers.values())
-            ends = None, settled, wait, text
+            ends = None, settled, wait, neighbour
             return Way(state, fast.plans, source, None, b"", b"", *ends) if here else None
         link = self._core.topology.links.get(found)
         if link is None:
@@ -252,7 +252,7 @@ class FastTransits:
             return None
         to = None if settled else fast.link_target(found)
         head, tail = value[:at], value[at + ID_SIZE :]
-        return Way(state, fast.plans, source, link, head, tail, to, settled, wait, text)
+        return Way(state, fast.plans, source, link, head, tail, to, settled, wait, neighbour)
 
     def _send(self, way: Way, number: bytes, message: Message, rest: Route) -> None:
         """Send a pre-settled message to the next node; drop it if the link takes none."""

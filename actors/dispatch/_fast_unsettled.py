@@ -11,13 +11,14 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...protocol import DELIVERY, Address, Message, OnwardError, Route, is_error_reply
+from ...protocol import DELIVERY, ERROR_SOURCE, Address, Message, OnwardError, Route
 from ...protocol.dispatch import (
     ACCEPTED,
     RELEASED,
     TOKEN_SIZE,
     Disposition,
     FastPath,
+    LinkTarget,
     Share,
     Target,
     decode_transit,
@@ -41,6 +42,7 @@ _RETURN, _DISPOSITION = b"r", b"d"
 _ACCEPTED: Final = encode_disposition(Disposition(ACCEPTED))
 """The frame of an acceptance without an answer, which has one spelling."""
 _HANDED: Final = Accept.HANDED
+_ERRORS: Final = ERROR_SOURCE.value
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -73,6 +75,8 @@ class FastUnsettled:
 
     def __init__(self, core: DispatchCore, paths: FastPaths) -> None:
         self._core: Final = core
+        self._own: Final = core.address
+        self._totals: Final = core.totals
         self._paths: Final = paths
         self._dispatch: Final = core.node.parts.router.dispatch
         self._time: Final = core.node.loop.time
@@ -92,14 +96,19 @@ class FastUnsettled:
             message: The message.
         """
         onward, back, payload, _, _ = message
-        to, paths = way[6], self._paths
-        token, end = paths.token()
+        state, link, to = way[0], way[3], way[6]
+        if link is None or to is None:
+            return False
+        token, end = self._paths.token()
         now = self._time()
         limit = now + self._timeout
         origin = _new(Asked, (message, back, number))
-        if to is None or not fast.begin_on(token, (to, len(payload), now, limit, origin, None)):
+        if not fast.begin_on(token, (to, len(payload), now, limit, origin, None)):
             return False
-        self._send(way, number, token, end, limit, message, onward[1:])
+        first = _new(Address, (DELIVERY, way[4] + number + way[5]))
+        route = link, self._own, first, *onward[1:]
+        copy = _new(Message, (route, (self._own, end), payload, None, None))
+        self._carry(state, token, end, limit, copy, to.target)
         return True
 
     def pass_on(self, fast: FastPath[Arrival], way: Way, number: bytes, message: Message) -> bool:
@@ -117,59 +126,38 @@ class FastUnsettled:
         kind, mark = back[-1]
         if kind != DELIVERY or len(mark) != 1 + TOKEN_SIZE or mark[:1] != _RETURN:
             return False
-        state, to, wait, text = way[0], way[6], way[8], way[9]
+        state, link, to, wait, neighbour = way[0], way[3], way[6], way[8], way[9]
         came, upstream = self.came.get(source), self._core.copies.upstream
         if came is None:
             came = self.came[source] = {}
-        if mark in came or (upstream and mark[1:] in upstream.get(text, ())):
+        if mark in came or (upstream and mark[1:] in upstream.get(neighbour[1], ())):
             return False  # its node has another one with this token
+        totals = self._totals
+        share = totals.shares.get(neighbour) or totals.share_of(neighbour, neighbour=True)
         token, end = self._paths.token()
-        now, share = self._time(), self._share(text)
+        now = self._time()
         limit = now + wait if wait else inf
-        if to is not None:
+        if link is not None and to is not None:
             if not fast.begin_on(token, (to, len(payload), now, limit, message, share)):
                 return False
-            came[mark] = state, token
-            self._send(way, number, token, end, limit, message, onward[2:])
-            return True
-        target = fast.only or fast.choose()
-        if target is None:
-            return False
-        record: ConsumerRecord = target.consumer
-        limit = min(limit, now + self._settle_time)
-        entry = target, len(payload), now, limit, message, share
-        if record.accept is _HANDED or not fast.begin(token, entry):
-            return False
+            first = _new(Address, (DELIVERY, way[4] + number + way[5]))
+            route = link, self._own, first, *onward[2:]
+            copy = _new(Message, (route, (self._own, end), payload, None, None))
+            at: Target = to.target
+        else:
+            target = fast.only or fast.choose()
+            if target is None:
+                return False
+            record: ConsumerRecord = target.consumer
+            limit = min(limit, now + self._settle_time)
+            entry = target, len(payload), now, limit, message, share
+            if record.accept is _HANDED or not fast.begin(token, entry):
+                return False
+            copy = _new(Message, (record.route + onward[2:], (end,), payload, source, None))
+            at = target.target
         came[mark] = state, token
-        route = record.route + onward[2:]
-        copy = _new(Message, (route, (end,), payload, source, None))
-        self._carry(state, token, end, limit, copy, target.target)
+        self._carry(state, token, end, limit, copy, at)
         return True
-
-    def _share(self, text: str) -> Share:
-        """Return what a neighbour has at this node."""
-        totals, key = self._core.totals, ("neighbour", text)
-        return totals.shares.get(key) or totals.share_of(key, neighbour=True)
-
-    def _send(
-        self,
-        way: Way,
-        number: bytes,
-        token: bytes,
-        end: Address,
-        limit: float,
-        message: Message,
-        rest: Route,
-    ) -> None:
-        """Send a message that has its entry to the next node."""
-        core, link, to = self._core, way[3], way[6]
-        if link is None or to is None:
-            raise AssertionError("a way to another node without a link")
-        value = b"".join((way[4], number, way[5]))
-        onward = (link, core.address, _new(Address, (DELIVERY, value)), *rest)
-        copy = _new(Message, (onward, (core.address, end), message[2], None, None))
-        if not self._carry(way[0], token, end, limit, copy, to.target):
-            core.counts["copies that a link did not take"] += 1
 
     def _carry(
         self,
@@ -179,20 +167,19 @@ class FastUnsettled:
         limit: float,
         copy: Message,
         target: Target,
-    ) -> bool:
+    ) -> None:
         """Send the copy of a message that has its entry; release it if it is not taken."""
-        core, onward = self._core, copy[0]
-        self._paths.open[end[1]] = state, token, onward[0]
+        self._paths.open[end[1]] = state, token, copy[0][0]
         scheduled = state.scheduled
         if scheduled is None or scheduled > limit:
-            core.schedule.arm(state)
+            self._core.schedule.arm(state)
         try:
             self._dispatch(copy)
         except OnwardError:
+            if isinstance(target, LinkTarget):
+                self._core.counts["copies that a link did not take"] += 1
             state.disposition(token, RELEASED, target)
-            core.names.tidy(state)
-            return False
-        return True
+            self._core.names.tidy(state)
 
     # --- outcomes ---------------------------------------------------------------------------
 
@@ -204,13 +191,15 @@ class FastUnsettled:
             message: The message, with that address in second place.
         """
         onward, back, payload, source, _ = message
+        if len(onward) > 2 or (back and back[-1][1] == _ERRORS):
+            return False
         answer: bytes | None = payload
         if value[:1] == _DISPOSITION:
             if payload != _ACCEPTED:
                 return False
             value, answer, back = return_address(value[1:]), None, ()
         found = self._paths.open.get(value)
-        if found is None or source != found[2] or len(onward) > 2 or is_error_reply(message):
+        if found is None or source != found[2]:
             return False
         self._paths.accepted_by(found[0], found[1], value, back, answer)
         return True
