@@ -11,6 +11,7 @@ from ...actors.dispatch import CircuitContainer, CircuitLink, CircuitLinkEnd, Co
 from ...protocol import OnwardError
 from ...protocol.dispatch import CircuitAttach, CircuitPool
 from ...protocol.security import ANONYMOUS
+from .._log import shown
 from ._client_engine import ClientEngine
 from ._container_links import AutoLink, LinkRoute, Plan
 from ._deliveries import impl_of
@@ -211,9 +212,8 @@ class AutoLinks(Links):
         found = link.remote_condition or link.condition
         super()._detach(link, closed=closed, ended=ended)
         if plan is not None:
-            reason = ((found.name if found is not None else None) or "without a reason")[
-                :MAX_REASON
-            ]
+            told = (found.name if found is not None else None) or "without a reason"
+            reason = shown(told[:MAX_REASON])
             _logger.info(
                 "the link of %s with %s has ended: %s",
                 plan.name,

@@ -8,6 +8,7 @@ from itertools import count
 from typing import ClassVar, Final
 
 from ._attaches import check_attach, write_attach
+from ._deliveries import impl_of
 from ._engine import CLIENT, AmqpEngine, LinkDetached
 from ._options import AmqpOptions
 from ._proton import AmqpLink, Proton, Session
@@ -130,6 +131,8 @@ class ClientEngine(AmqpEngine):
 
     def free(self, link: AmqpLink) -> None:
         """Give a link back that has ended at both ends, with the session of a circuit."""
+        if impl_of(link) not in self._links:
+            return
         session = link.session
         super().free(link)
         if session in self._of_circuits:

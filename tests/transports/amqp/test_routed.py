@@ -814,6 +814,17 @@ async def test_links_of_the_node_keep_their_places_among_circuits(chain: Chain, 
     assert state(first) == "active"
 
 
+async def test_what_a_container_says_of_an_end_is_one_short_line(chain: Chain) -> None:
+    container = chain.container(AutoLink("in", "queue", "orders"))
+    for said in ("a\nb", "c" * 300):
+        container.links[-1].condition = proton.Condition(said)
+        container.links[-1].close()
+        chain.pump()
+        container.edge.begin(container.ended[-1])
+        chain.pump()
+    assert container.reasons == ["'a\\nb'", "c" * 100]
+
+
 async def test_a_container_that_attaches_too_many_links_ends_its_connection(chain: Chain) -> None:
     container = chain.container(
         LinkRoute("jobs"),
