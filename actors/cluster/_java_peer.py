@@ -43,6 +43,10 @@ connection may have streams, as it tells of no route any more after one that is 
 UNWRITABLE: Final = "not to be written for it"
 """The reason for which an own route is not told: it has a tag that the dialect has no place for."""
 
+UNTAKEN: Final = "not taken by it"
+"""The reason for which an own route is not known to be told: the Java broker has answered with an
+error, or not in time."""
+
 
 class JavaRoutes:
     """The exchange of routes with a Java broker, by one link.
@@ -123,6 +127,7 @@ class JavaRoutes:
             except BrokerFrameError:
                 self._refused[UNWRITABLE] += 1
             except (OnwardError, TimeoutError) as error:
+                self._refused[UNTAKEN] += 1
                 _logger.warning(
                     "%s has not taken a route: %s",
                     self._routes.label,

@@ -382,6 +382,15 @@ async def test_a_java_broker_with_a_flapping_link_is_not_relied_on(cluster: Clus
     assert one.found("java") == [fake.facts.broker_id]
 
 
+async def test_own_routes_that_a_java_broker_does_not_take_are_counted(cluster: Clusters) -> None:
+    fake = JavaPeer(version="")
+    one, _ = await beside(cluster, fake)
+    await one.serve("mail")
+    await asyncio.sleep(SOON)
+    assert one.peer(fake.facts.broker_id).refused == {"not taken by it": 1}
+    assert one.peer(fake.facts.broker_id).state == "up"
+
+
 async def test_facts_that_cannot_be_read_are_refused(cluster: Clusters) -> None:
     one = await cluster.start("one")
 
