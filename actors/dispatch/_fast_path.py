@@ -107,6 +107,8 @@ class FastPaths:
         core, name = self._core, state.name
         if core.provisioning.late or name.node == ALL_NODES:
             return False
+        if name.node and not state.consumers:
+            return False  # a name of another node: it is forgotten once nothing is under way
         if core.stored is not None and holds_on_disk(core.provisioning.semantics_of(name)):
             return False
         return state.plan_fast_path()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import sleep
 from collections.abc import Callable
 
@@ -498,3 +499,32 @@ async def test_a_link_of_one_message_gives_back_what_it_has_no_room_for(world: W
     kept.deliveries[-1].accept()
     await sleep(1)
     assert world.told == [b""]
+
+
+async def test_nothing_stays_of_a_name_of_another_node(world: World) -> None:
+    net, kept = world.net, Kept()
+    name = (await net.at["c"].temporary(kept, accept=Accept.SELF)).name
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce_any()
+    sends = [asyncio.create_task(producer.send(name, each)) for each in (b"1", b"2", b"3")]
+    await sleep(1)
+    for at in (0, 2, 1):
+        kept.deliveries[at].accept()
+    assert await ended(sends) == [ACCEPTED] * 3
+    assert [len(each.names()) for each in net.at.values()] == [0, 0, 1]
+
+
+async def test_what_is_unsettled_at_a_name_of_another_node_is_shown(world: World) -> None:
+    net, kept = world.net, Kept()
+    name = (await net.at["c"].temporary(kept, accept=Accept.SELF)).name
+    to = Address(NAME, name.encode())
+    await sleep(SETTLE)
+    net.nodes["a"].send(to, b"pre-settled")
+    await sleep(1)
+    net.nodes["a"].send(to, b"1", return_route=BACK)
+    await sleep(1)
+    assert [row.in_flight for each in net.at.values() for row in each.names()] == [1, 1, 1]
+    kept.deliveries[1].accept(b"yes")
+    await sleep(1)
+    assert world.told == [b"yes"]
+    assert [len(each.names()) for each in net.at.values()] == [0, 0, 1]
