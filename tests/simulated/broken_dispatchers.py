@@ -7,6 +7,8 @@ from typing import Any, Final
 from unittest import mock
 
 from onward.actors.dispatch._copies import Copies
+from onward.actors.dispatch._fast_path import FastPaths
+from onward.actors.dispatch._fast_unsettled import FastUnsettled
 from onward.actors.dispatch._hold_store import HoldStore
 from onward.actors.dispatch._name_state import NameState
 from onward.actors.dispatch._name_table import NameTable
@@ -253,6 +255,32 @@ class TakesOthersForDuplicates(Broken):
         return right(window, ("", b"", number), now, **named)
 
 
+class KeepsTheFastPathOfALostLink(Broken):
+    """Makes no full records of messages on the fast path that are on a lost link."""
+
+    place, method = FastPaths, "link_lost"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        del right, given, named
+
+
+class ForgetsNoNeighbour(Broken):
+    """Keeps by what a neighbour knows a message after it was accepted on the fast path."""
+
+    place, method = FastUnsettled, "answer"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        table, message, *_ = given
+        came = table.came[message.source]
+        mark = message.return_route[-1].value
+        kept = came[mark]
+        made = right(*given, **named)
+        came[mark] = kept
+        return made
+
+
 class HandsOverWithoutCredit(Broken):
     """Gives a slow reader more than it has asked for."""
 
@@ -295,6 +323,8 @@ BROKEN: Final[tuple[type[Broken], ...]] = (
     WaitsForConsumers,
     KeepsTheRow,
     TakesOthersForDuplicates,
+    KeepsTheFastPathOfALostLink,
+    ForgetsNoNeighbour,
     HandsOverWithoutCredit,
     KeepsTheBytes,
 )
