@@ -198,6 +198,7 @@ class MessageDecoder:
     """
 
     __slots__ = (
+        "_behind",
         "_onward",
         "_own",
         "_prefix",
@@ -217,6 +218,7 @@ class MessageDecoder:
         self._prefix = b"\x84\x80\x80"  # two empty routes
         self._onward: Route = ()
         self._return: Route = self._traced
+        self._behind = b"\x80"  # the bytes of the return route alone
         self._read_onward: Final = _RouteReader()
         self._read_back: Final = _RouteReader()
 
@@ -271,15 +273,18 @@ class MessageDecoder:
         try:
             if data[begin] != ARRAY_OF_FOUR[0]:
                 return 0
-            onward, position = self._read_onward.read(data, begin + 1)
-            back, position = self._read_back.read(data, position)
+            onward, middle = self._read_onward.read(data, begin + 1)
+            back, behind = self._return, self._behind
+            position = middle + len(behind)
+            if not data.startswith(behind, middle):
+                read, position = self._read_back.read(data, middle)
+                back, behind = (*self._traced, *read), data[middle:position]
         except (_Unusual, IndexError):
             return 0
         if position > stop:
             return 0
         self._prefix = data[begin:position]
-        self._onward = onward
-        self._return = (*self._traced, *back)
+        self._onward, self._return, self._behind = onward, back, behind
         return position
 
 

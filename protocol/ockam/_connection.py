@@ -90,6 +90,7 @@ class WireConnection:
 
     __slots__ = (
         "_back",
+        "_behind",
         "_buffer",
         "_limit",
         "_onward",
@@ -125,6 +126,7 @@ class WireConnection:
         self._onward: Route = ()
         self._back: Route = ()
         self._routes = encode_routes((), ())
+        self._behind = self._routes[-1:]  # those of the return route alone
         self._write_onward: Final = RouteWriter().write
         self._write_back: Final = RouteWriter().write
 
@@ -198,10 +200,14 @@ class WireConnection:
         onward, back, payload, _, context = message
         if type(payload) is not bytes:
             check_bytes(payload)  # in `_out` it would make every later write fail
-        if onward != self._onward or back != self._back:
-            self._routes = ARRAY_OF_FOUR + self._write_onward(onward) + self._write_back(back)
+        if back != self._back:
+            routes = ARRAY_OF_FOUR + self._write_onward(onward)
+            behind = self._write_back(back)
+            self._routes = routes + behind
+            self._onward, self._back, self._behind = onward, back, behind
+        elif onward != self._onward:
+            self._routes = ARRAY_OF_FOUR + self._write_onward(onward) + self._behind
             self._onward = onward
-            self._back = back
         routes, length = self._routes, len(payload)
         head = SHORT_SIZES[length] if length < 256 else encode_size(length)
         tail = b"\xf6" if context is None or context[1] is None else encode_tail(context)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from onward.protocol import (
+    Address,
     AddressError,
     BadPreamble,
     Context,
@@ -95,6 +96,30 @@ def test_messages_of_any_shape_with_the_same_routes() -> None:
         ours.send(message)
     traced = [each._replace(return_route=(own, *each.return_route), source=own) for each in sent]
     assert theirs.receive_data(ours.data_to_send()) == traced
+
+
+def test_messages_of_which_one_route_or_both_are_those_of_the_one_before() -> None:
+    own = route("link")[0]
+    ours, theirs = WireConnection(), WireConnection(own=own)
+    onwards = route("a"), route("a => b"), route("a => c"), route("d => c")
+    backs = (), route("x"), route("x => y"), route("x => z")
+    pairs = [(onward, back) for onward in onwards for back in backs]
+    pairs += [(onward, back) for back in backs for onward in onwards]
+    sent = [Message(onward, back, b"1") for onward, back in pairs]
+    frames = PREAMBLE
+    for message in sent:
+        ours.send(message)
+        with pytest.raises(AddressError):
+            ours.send(message._replace(onward_route=(Address(0, b""),)))
+        with pytest.raises(AddressError):
+            ours.send(
+                message._replace(onward_route=route("e => f"), return_route=(own, Address(0, b"")))
+            )
+        frames += frame(encode_message(message))
+    data = ours.data_to_send()
+    assert data == frames
+    traced = [each._replace(return_route=(own, *each.return_route), source=own) for each in sent]
+    assert theirs.receive_data(data) == traced
 
 
 @pytest.mark.parametrize("trailing", [b"\x00", b"\xf6", b"\xf6\xf6"])
