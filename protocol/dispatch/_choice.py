@@ -48,6 +48,10 @@ _AVERAGED: Final = 8
 """Settlements over which the average time is formed, by exponential decay."""
 
 
+_MOST_BEFORE: Final = 4
+"""Changes of the paths of which the ways before are kept, for multicasts. Beyond: the oldest are
+forgotten."""
+
 _NONE: Final[dict[Any, Any]] = {}
 
 
@@ -106,6 +110,20 @@ class Load:
     average: float = 0.0
 
 
+class _Before(NamedTuple):
+    """The ways to other nodes before the paths changed.
+
+    Attributes:
+        until: When the last node has changed its paths, too, in seconds.
+        paths: The paths.
+        remotes: The ways.
+    """
+
+    until: float
+    paths: Paths
+    remotes: tuple[_Remote, ...]
+
+
 class _Best(NamedTuple):
     """The best target so far; one with room beats each without."""
 
@@ -124,6 +142,7 @@ class Chooser:
     """
 
     __slots__ = (
+        "_before",
         "_consumers",
         "_link_to",
         "_links",
@@ -146,6 +165,7 @@ class Chooser:
         self._links: dict[str, Load] = _NONE  # made for the first one
         self._nodes: frozenset[str] = frozenset()
         self._paths: Paths | None = None
+        self._before: tuple[_Before, ...] = ()
         self._link_to: Callable[[str], str | None] = _no_link
         self._remotes: tuple[_Remote, ...] = ()
         self._turns = 0
@@ -197,13 +217,22 @@ class Chooser:
         self._nodes = frozenset(nodes)
         self._find_ways()
 
-    def set_paths(self, paths: Paths, link_to: Callable[[str], str | None]) -> None:
+    def set_paths(
+        self, paths: Paths, link_to: Callable[[str], str | None], until: float | None = None
+    ) -> None:
         """Replace the paths of the network.
 
         Args:
             paths: The paths from and through this node.
             link_to: Gives the link to a neighbour, `None` if there is none.
+            until: Until when multicasts also go along the paths before, in seconds;
+                `None`: they do not.
         """
+        before, ways = self._paths, self._remotes
+        if until is None:
+            self._before = ()
+        elif before is not None and ways:
+            self._before = (*self._before, _Before(until, before, ways))[-_MOST_BEFORE:]
         self._paths, self._link_to = paths, link_to
         self._find_ways()
 
@@ -272,6 +301,10 @@ class Chooser:
         """Forget a link, and the nodes behind it until there are other paths."""
         self._links.pop(link, None)
         self._remotes = tuple(each for each in self._remotes if each.link != link)
+        self._before = tuple(
+            each._replace(remotes=tuple(way for way in each.remotes if way.link != link))
+            for each in self._before
+        )
 
     def _load(self, target: Target) -> Load | None:
         if isinstance(target, ConsumerTarget):
@@ -403,7 +436,11 @@ class Chooser:
             self._rotate(number)
 
     def multicast(
-        self, ingress: str, passed: Container[bytes] = (), tried: Container[Target] = ()
+        self,
+        ingress: str,
+        passed: Container[bytes] = (),
+        tried: Container[Target] = (),
+        now: float = 0.0,
     ) -> tuple[Target, ...]:
         """Return each consumer here, and each next node towards others once.
 
@@ -413,6 +450,8 @@ class Chooser:
             ingress: The node where the message entered.
             passed: The digests of the nodes that it has passed.
             tried: Targets that are left out.
+            now: The time, in seconds. For a while it goes along the paths before as well: the node
+                before may have chosen by these, or the next one does.
         """
         made: dict[Target, None] = {}
         for consumer in self._consumers:
@@ -420,6 +459,10 @@ class Chooser:
                 made[target] = None
         for remote in self._eligible(ingress, passed, tried):
             made[LinkTarget(remote.link)] = None
+        if self._before:
+            self._before = tuple(each for each in self._before if now < each.until)
+            for remote in self._eligible_before(ingress, passed, tried):
+                made[LinkTarget(remote.link)] = None
         return tuple(made)
 
     def _eligible(
@@ -436,6 +479,20 @@ class Chooser:
                 and paths.passes(ingress, remote.node)
             ):
                 yield remote
+
+    def _eligible_before(
+        self, ingress: str, passed: Container[bytes], tried: Container[Target]
+    ) -> Iterator[_Remote]:
+        """Yield the nodes that a multicast was sent to before the paths changed."""
+        for before in self._before:
+            for remote in before.remotes:
+                if (
+                    remote.node in self._nodes
+                    and remote.neighbour not in passed
+                    and LinkTarget(remote.link) not in tried
+                    and before.paths.passes(ingress, remote.node)
+                ):
+                    yield remote
 
     def _rotate(self, consumer: int) -> None:
         if isinstance(self._consumers, dict):

@@ -69,6 +69,10 @@ class DeliveryLimits:
         multicast_ingresses: Other nodes of which multicasts are remembered. Beyond: those of one
             that has sent none for the longest time are forgotten.
 
+        path_overlap: Time for which multicasts also go along the paths before a change, in seconds,
+            as other nodes may not know of it yet: so no consumer loses one, and second copies are
+            known. Later: along the new paths alone.
+
     Raises:
         ValueError: A value is out of its range.
     """
@@ -92,6 +96,8 @@ class DeliveryLimits:
     duplicate_ids: Count = 65_536
     multicast_ids: Count = 2_048
     multicast_ingresses: Count = 256
+
+    path_overlap: Seconds = 1.0
 
     def __post_init__(self) -> None:
         check_options(self)

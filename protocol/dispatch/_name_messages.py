@@ -249,7 +249,7 @@ class NameMessages(Generic[M]):
         chooser, pattern = self._chooser, self.semantics.pattern
         ingress, path, tried = delivery.identity[0], delivery.path, delivery.tried
         if pattern is RoutingPattern.MULTICAST:
-            return chooser.multicast(ingress, path, tried)
+            return chooser.multicast(ingress, path, tried, now)
         target = self._choose_one(ingress, path, tried)
         return () if target is None else (target,)
 

@@ -352,7 +352,9 @@ class NameState(NameMessages[M]):
             now: The time, in seconds.
         """
         self._radius = paths.radius
-        self._change_ways(lambda: self._chooser.set_paths(paths, link_to), now)
+        many = self.semantics.pattern is RoutingPattern.MULTICAST
+        until = now + self._totals.limits.path_overlap if many else None
+        self._change_ways(lambda: self._chooser.set_paths(paths, link_to, until), now)
 
     def link_lost(self, link: str, now: float) -> None:
         """Receive the loss of a link to another dispatcher, in both directions."""

@@ -25,6 +25,7 @@ from onward.protocol.dispatch import (
     NodeTotals,
     Paths,
 )
+from onward.protocol.dispatch._choice import Chooser
 from onward.protocol.dispatch._consumer_queue import ConsumerQueue
 from onward.protocol.dispatch._copies import CopyTable
 from onward.protocol.dispatch._deliveries import Deliveries
@@ -223,6 +224,16 @@ class GivesUpMulticastsInDoubt(Broken):
         return right(*given, **named)
 
 
+class ForgetsPathsBefore(Broken):
+    """Sends multicasts along the paths that it knows of alone, as other nodes do not know them."""
+
+    place, method = Chooser, "set_paths"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        right(*given[:3], **named)
+
+
 class WaitsForConsumers(Broken):
     """Leaves a message to a consumer that never settles it."""
 
@@ -321,6 +332,7 @@ BROKEN: Final[tuple[type[Broken], ...]] = (
     GivesUpInDoubt,
     GivesUpMulticastsInDoubt,
     WaitsForConsumers,
+    ForgetsPathsBefore,
     KeepsTheRow,
     TakesOthersForDuplicates,
     KeepsTheFastPathOfALostLink,

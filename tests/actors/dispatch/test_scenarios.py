@@ -374,6 +374,37 @@ async def test_a_multicast_comes_once_while_a_shorter_path_comes_up(
     assert await settled(net, tasks) == ({} if is_settled else {ACCEPTED: 2000})
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+async def test_no_multicast_is_lost_while_the_node_behind_knows_a_shorter_path_first(
+    is_settled: bool, net: Net
+) -> None:
+    # It computes its paths later than the others.
+    await net.start("a", network=NetworkLimits(pause=0.5, longest_pause=0.5))
+    await net.start("b", "c")
+    await net.join("a", "b")
+    await net.join("b", "c")
+    net.provision("all", Semantics(pattern=RoutingPattern.MULTICAST))
+    kept = [Kept(), Kept()]
+    for at, each in zip("bc", kept, strict=True):
+        await net.at[at].consume("all", each)
+    await sleep(SETTLE)
+    producer = await net.at["a"].produce("all")
+    tasks: list[asyncio.Task[Outcome]] = []
+    joins = asyncio.create_task(net.join("a", "c"))
+    for number in range(2000):
+        # While "b" knows the new link already and "a" does not, none would send a copy to "c".
+        if is_settled:
+            await producer.send_settled(b"%d" % number)
+        else:
+            tasks.append(asyncio.create_task(producer.send(b"%d" % number)))
+        await sleep(0.001)
+    await joins
+    await sleep(SETTLE)
+    for each in kept:
+        assert Counter(each.payloads) == {b"%d" % number: 1 for number in range(2000)}
+    assert await settled(net, tasks) == ({} if is_settled else {ACCEPTED: 2000})
+
+
 @pytest.mark.parametrize(("doubled", "known"), [(0.0, 0.0), (0.3, 60.0)])
 async def test_no_consumer_of_a_multicast_has_a_message_twice_while_links_change(
     doubled: float, known: float, net: Net

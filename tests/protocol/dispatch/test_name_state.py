@@ -533,6 +533,36 @@ def test_a_multicast_that_comes_by_two_paths_is_handed_over_once(settled: bool) 
     assert handed(state) == [(1, "m"), (1, "m"), (1, "1"), (1, "here"), (1, "here")]
 
 
+def test_a_multicast_goes_along_the_paths_before_for_a_while() -> None:
+    line = {"x": {"a": 1}, "a": {"x": 1, "y": 1}, "y": {"a": 1}}
+    mesh = {"x": {"a": 1, "y": 1}, "a": {"x": 1, "y": 1}, "y": {"x": 1, "a": 1}}
+    state = name(Semantics(pattern=MULTICAST), DeliveryLimits(path_overlap=2.0))
+    state.set_paths(Paths(join_links(line), "a"), str, 0.0)
+    state.set_nodes({"y": 0}, 0.0)
+    joined(state, 1)
+
+    def sent_on(number: int, now: float, source: str = "x") -> list[str]:
+        state.bind(delivery(source=source, number=number, settled=True), now)
+        return [each.link for each in state.events() if isinstance(each, SendOn)]
+
+    assert sent_on(1, 5.0) == ["y"]
+    # From now on x sends to y itself, but x may not know yet.
+    state.set_paths(Paths(join_links(mesh), "a"), str, 10.0)
+    assert sent_on(2, 11.0) == ["y"]
+    assert sent_on(3, 11.0, "plain") == ["y"]  # it entered here, and goes there in any case
+    state.set_nodes({}, 11.0)
+    assert sent_on(4, 11.0) == []
+    state.set_nodes({"y": 0}, 11.0)
+    assert sent_on(5, 11.9) == ["y"]
+    assert sent_on(6, 12.0) == []
+    assert sent_on(7, 11.0) == []  # what was before is forgotten
+
+    state.set_paths(Paths(join_links(line), "a"), str, 20.0)
+    state.set_paths(Paths(join_links(mesh), "a"), str, 30.0)
+    state.link_lost("y", 30.5)
+    assert sent_on(8, 31.0) == []
+
+
 def test_a_multicast_that_was_released_may_come_again() -> None:
     state = name(Semantics(pattern=MULTICAST))
     state.bind(delivery(source="x", token=b"by one.."), 0.0)
