@@ -53,8 +53,8 @@ _MOST: Final = MAX_OWNED * 1000
 _TIME_BITS: Final = MAX_TIMESTAMP.bit_length()
 
 MAX_OWNERS: Final = 4096
-"""Most owners of which each is kept once for all of its routes; the least recently used is
-forgotten, and then told routes have one of their own."""
+"""Most owners of which each is kept once for all of its routes. At the limit some are forgotten,
+and then told routes have one of their own."""
 
 _DIGEST: Final = 12
 _SINCE: Final = "@"
@@ -158,7 +158,7 @@ def parse_owner(value: bytes) -> Ownership | None:
         The owner, since when it has had the route id, and the value; `None` if it is no plain text.
     """
     owner, behind, since = value.partition(_SINCE_RAW)
-    alone = _alone(owner)
+    alone = _owners.get(owner) or _alone(owner)
     if alone is None or not behind:
         return alone
     if since.isdigit() and len(since) <= _MAX_DIGITS:
@@ -172,10 +172,17 @@ def _shared(owner: str) -> str:
     return owner
 
 
-@lru_cache(MAX_OWNERS)
+# By their bytes. To keep the order of their use would cost more than to read some of them anew.
+_owners: Final[dict[bytes, Ownership]] = {}
+
+
 def _alone(value: bytes) -> Ownership | None:
-    """Return the same for a value without a time, in UTF-8."""
+    """Return the same for a value without a time, in UTF-8, and keep it."""
     try:
-        return _shared(value.decode()), 0, value
+        read = _shared(value.decode()), 0, value
     except UnicodeDecodeError:
         return None
+    if len(_owners) >= MAX_OWNERS:
+        _owners.clear()
+    _owners[value] = read
+    return read

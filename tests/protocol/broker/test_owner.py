@@ -14,6 +14,7 @@ from onward.protocol.broker import (
     RouteAdd,
     RoutingTable,
     TooManyTags,
+    _owner,
     bounded_since,
     owner_text,
     split_owner,
@@ -21,7 +22,7 @@ from onward.protocol.broker import (
     with_owner,
 )
 from onward.protocol.broker._fields import MAX_TIMESTAMP
-from onward.protocol.broker._owner import split_times
+from onward.protocol.broker._owner import parse_owner, split_times
 
 HOME, OTHER_HOME = bytes([1]) * 16, bytes([2]) * 16
 ROUTE = RouteAdd(bytes(range(16)), bytes(range(1, 17)), 5, "orders", ((1, "orders"), ("a", "b")))
@@ -93,6 +94,21 @@ def test_the_time_is_neither_after_the_registration_nor_long_before() -> None:
         assert split_times(times_of(now, since)) == (now, bounded if bounded < now else 0)
     assert bounded_since(1, 5) == 1
     assert split_times(times_of(MAX_TIMESTAMP, 5)) == (MAX_TIMESTAMP, MAX_TIMESTAMP - most)
+
+
+def test_owners_are_kept_once_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_owner, "MAX_OWNERS", 2)
+    monkeypatch.setattr(_owner, "_owners", {})
+    kept = _owner._owners
+    first = parse_owner(b"ann")
+    assert first == ("ann", 0, b"ann")
+    assert parse_owner(b"ann") is first
+    assert parse_owner(b"bob@5") == ("bob", 5, b"bob@5")
+    assert list(kept) == [b"ann", b"bob"]
+    assert parse_owner(b"eve") is not None
+    assert list(kept) == [b"eve"]
+    assert parse_owner(b"ann") == first
+    assert parse_owner(b"\xff") is parse_owner(b"ann@\xff") is None
 
 
 def test_an_entry_keeps_both_times_whether_it_is_shown_or_not() -> None:
