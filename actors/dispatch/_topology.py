@@ -179,10 +179,13 @@ class Topology:
     def _end(self, key: str, then: Callable[[], object] | None) -> None:
         """End what is under way on a link: of names with something unsettled on it, in slices."""
         self.network.neighbour_lost(key, self._core.now())
+        self._end_under_way(key, then)
+        self.drive()
+
+    def _end_under_way(self, key: str, then: Callable[[], object] | None) -> None:
         self._core.circuits.link_lost(key)
         states = iter(self._core.copies.lost(key))
         self._core.slices.begin(states, lambda state: self._end_of(state, key), then)
-        self.drive()
 
     def _end_of(self, state: NameState, key: str) -> None:
         state.link_lost(key)
@@ -237,6 +240,9 @@ class Topology:
                 self._core.provisioning.learn(node, added, removed)
             case NeighbourClosed(link, node, reason):
                 self._close_link(str(link), node, reason)
+            case NeighbourLeft(link, _, True):
+                # The names know no way over the link then, until they are given the paths.
+                self._end_under_way(str(link), self._core.names.network_changed)
             case NeighbourJoined() | NeighbourLeft():
                 self._core.names.network_changed()
             case LaterFrames(link, version):

@@ -300,9 +300,10 @@ class Network:
         if reason := self._is_impostor(neighbour, hello, now):
             self._close(neighbour, reason, now)
             return
-        if neighbour.joined and hello.instance != neighbour.instance:
+        if neighbour.node and hello.instance != neighbour.instance:
+            # Also if it was not heard for a while: what was under way with it stayed.
             neighbour.hello = LinkHello(self.limits, now)
-            self._left(neighbour, now)
+            self._left(neighbour, now, restarted=True)
         neighbour.node, neighbour.instance = hello.node, hello.instance
         before = neighbour.joined
         neighbour.hello.heard(self.own in hello.seen, now)
@@ -337,9 +338,9 @@ class Network:
         self._links_changed(now)
         self._knowledge.untell_all(neighbour)
 
-    def _left(self, neighbour: Neighbour, now: float) -> None:
+    def _left(self, neighbour: Neighbour, now: float, *, restarted: bool = False) -> None:
         """Forget what was under way with a neighbour that is one no more."""
-        self._knowledge.events.append(NeighbourLeft(neighbour.link, neighbour.node))
+        self._knowledge.events.append(NeighbourLeft(neighbour.link, neighbour.node, restarted))
         neighbour.untold.clear()
         neighbour.assembly = None
         self._knowledge.forget_link(neighbour.link)

@@ -69,10 +69,18 @@ class NeighbourJoined:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourLeft:
-    """A node is not a neighbour by this link any more."""
+    """A node is not a neighbour by this link any more.
+
+    Attributes:
+        link: The link.
+        node: The name of the node.
+        restarted: Whether it has started again, with nothing of what it had; then it may have left
+            before.
+    """
 
     link: Hashable
     node: str
+    restarted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

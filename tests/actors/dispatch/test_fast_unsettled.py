@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from onward.actors import MailboxOptions, Worker
-from onward.actors.dispatch import DISPATCH, Accept, Received
+from onward.actors.dispatch import DISPATCH, Accept, Dispatcher, Received
 from onward.protocol import (
     DELIVERY,
     NAME,
@@ -304,6 +304,29 @@ async def test_a_lost_link_leaves_messages_in_doubt_in_both_directions(
     assert world.net.unsettled == 0
     lost = "abc".index(other)
     assert not list(world.net.at.values())[lost]._core.fast.unsettled.came
+
+
+async def test_a_node_that_starts_again_on_the_same_link_leaves_messages_in_doubt(
+    world: World,
+) -> None:
+    net, kept = world.net, await world.keep()
+    producer = await net.at["a"].produce("orders")
+    credit = producer.credit
+    sends = await sent(producer, 2)
+    await world.send(b"plain")
+    await net.nodes["b"].stop_worker(DISPATCH)
+    net.at["b"] = await Dispatcher.attach(net.nodes["b"])
+    await sleep(SETTLE)
+    assert await ended(sends) == [Modified()] * 2
+    assert world.told == ["in doubt"]
+    assert [each.outcome for each in kept.deliveries[1:]] == [Modified()] * 3
+    assert world.fast == world.came == world.full == (0, 0, 0)
+    await sleep(SETTLE)
+    assert producer.credit == credit
+    await world.send(b"1")
+    kept.deliveries[-1].accept(b"yes")
+    await sleep(1)
+    assert world.told == [b"yes"]
 
 
 async def test_a_lost_consumer_leaves_its_message_in_doubt(world: World) -> None:

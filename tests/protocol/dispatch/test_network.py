@@ -210,7 +210,24 @@ def test_a_node_that_is_started_again_is_known_anew() -> None:
     wires.run(2.5)
     assert wires.nodes["c"].names_of("a") == {"orders": DIRECT}
     assert wires.nodes["c"].snapshot.nodes == {"a", "b"}
-    assert wires.of("b", NeighbourLeft) == [NeighbourLeft("a", "a")]
+    assert wires.of("b", NeighbourLeft) == [NeighbourLeft("a", "a", restarted=True)]
+
+
+def test_a_neighbour_that_starts_again_after_a_while_is_not_one_that_was_silent() -> None:
+    wires = joined("ab", "ab")
+    left = NeighbourLeft("a", "a")
+    silent = wires.nodes.pop("a")
+    wires.run(3.5)
+    wires.nodes["a"] = silent
+    wires.run(3.5)
+    assert wires.of("b", NeighbourLeft) == [left]
+    del wires.nodes["a"]
+    wires.run(3.5)
+    wires.nodes["a"] = Network("a", 200, LIMITS, wires.now)
+    wires.nodes["a"].neighbour_up("b", 1, wires.now)
+    wires.run(3.5)
+    assert wires.of("b", NeighbourLeft) == [left, left, NeighbourLeft("a", "a", restarted=True)]
+    assert wires.nodes["b"].snapshot.nodes == {"a"}
 
 
 def test_a_node_that_is_started_again_while_its_names_are_asked_for() -> None:
