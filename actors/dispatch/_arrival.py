@@ -102,6 +102,7 @@ class Arrival:
         promised: Whether its producer was told that it is accepted, as it is on disk.
         stored: Its number in the file of messages on hold; 0: it is not there.
         again: Whether it has come out of the file of messages on hold.
+        repeated: Whether it came with a token of its node that another one has, which is refused.
         leg: Whether another dispatcher, or another name of this node, has sent it on.
         log: The event log that counts it, if there is one.
         entered: The name that it is counted under; empty before it is.
@@ -124,6 +125,7 @@ class Arrival:
     promised: bool = False
     stored: int = 0
     again: bool = False
+    repeated: bool = False
     leg: bool = False
     log: NameInstrument | None = None
     entered: str = ""

@@ -197,9 +197,23 @@ class Copies:
             state.source_ended(link, token, settled=settled)
             self._core.names.tidy(state)
 
-    def came(self, link: str, token: bytes, state: NameState) -> None:
-        """Keep the name of an unsettled delivery of a neighbour."""
-        self.upstream.setdefault(link, {})[token] = state
+    def came(self, link: str, token: bytes, state: NameState, *, anew: bool) -> bool:
+        """Keep the name of an unsettled delivery of a neighbour.
+
+        Args:
+            link: The link.
+            token: The token of the neighbour.
+            state: The name.
+            anew: Whether it has just come, and was not redirected.
+
+        Returns:
+            Whether it is kept: another one that has the token is.
+        """
+        of_link = self.upstream.setdefault(link, {})
+        if anew and token in of_link:
+            return False
+        of_link[token] = state
+        return True
 
     def returned(self, link: str, token: bytes) -> NameState | None:
         """Forget such a delivery, which has its outcome; return its name."""

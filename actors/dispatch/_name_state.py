@@ -254,7 +254,8 @@ class NameState:
         token = None
         if isinstance(path, TransitPath):
             token = path.token
-            self._core.copies.came(path.link, token, self)
+            if not self._core.copies.came(path.link, token, self, anew=arrival.delivery is None):
+                arrival.repeated = True
         if arrival.delivery is None:
             arrival.delivery = Delivery(
                 arrival,

@@ -47,7 +47,7 @@ class ReplyPaths:
         """Send the outcome of a message, once, if there is a path back."""
         path, arrival.reply_path = arrival.reply_path, None
         core = self._core
-        if isinstance(path, TransitPath):
+        if isinstance(path, TransitPath) and not arrival.repeated:
             core.copies.returned(path.link, path.token)
         if arrival.outcome is None:
             arrival.outcome = outcome

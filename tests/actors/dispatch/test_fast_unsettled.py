@@ -493,6 +493,22 @@ async def test_a_token_that_is_in_use_is_refused(world: World) -> None:
     ]
 
 
+async def test_a_message_is_in_doubt_with_its_link_also_if_its_token_came_twice(
+    world: World,
+) -> None:
+    kept = await world.keep()
+    send, _ = await neighbour(world)
+    send(b"1" * 8)
+    send(b"1" * 8, b"the same again")
+    await sleep(1)
+    assert world.full == (0, 0, 1)
+    await world.net.network.crash("n")
+    await sleep(SETTLE)
+    assert [each.outcome for each in kept.deliveries[1:]] == [Modified()]
+    assert world.full == (0, 0, 0)
+    assert world.net.unsettled == 0
+
+
 @pytest.mark.parametrize("mark", [b"r1234567", b"r123456789", b"x12345678"], ids=repr)
 async def test_a_message_without_a_way_back_is_not_read(mark: bytes, world: World) -> None:
     kept = await world.keep()
