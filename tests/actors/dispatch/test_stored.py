@@ -697,6 +697,8 @@ def accepted_until_killed(path: Path) -> tuple[list[int], float]:
         try:
             assert process.stdout is not None
             for line in process.stdout:
+                if not line.endswith("\n"):
+                    break  # the process was killed as it wrote
                 number, outcome = line.split()
                 assert outcome == "Accepted"
                 accepted.append(int(number))
