@@ -396,7 +396,10 @@ class Attachments:
         """End all of them, since the dispatcher stops."""
         for producer in list(self.producers.values()):
             producer.stop()
-        for state in list(self._core.names.states.values()):
+        states = list(self._core.names.states.values())
+        for state in states:
+            state.stop()  # all of them: what one lets go of must not go to another
+        for state in states:
             for number in list(state.consumers):
                 state.remove_consumer(number, Refusal.STOPPED)
             state.stopped()

@@ -103,7 +103,7 @@ class DispatchCore:
         self.address: Final = worker.address
         self.options: Final = options
         self.own: Final = check_node_name(options.node_name or self.node.name)
-        network = Network(self.own, self.milliseconds(), options.network, self.now())
+        network = Network(self.own, max(1, self.milliseconds()), options.network, self.now())
         self.paths = network.snapshot
         self.counts: Final = Counter[str]()
         self.totals: Final = NodeTotals(options.deliveries, counts=self.counts)

@@ -115,13 +115,14 @@ class DispatchWorker(Worker):
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
         for question in (ADDRESSES, CONTAINERS, CONTAINER_LINKS, DISPATCHER, NETWORK):
             self.node.parts.reports.pop(question, None)
-        self.core.topology.close()
         if (tags := self.core.provisioning.tags) is not None:
             tags.stop()
         if self._store is not None:
             self._store.close()  # what is under way stays on disk, and goes on after the next start
         self.core.attachments.close()
         self.core.circuits.close()
+        # Last: with this word neighbours end what has no outcome yet.
+        self.core.topology.close()
 
     # --- the rules --------------------------------------------------------------------------
 

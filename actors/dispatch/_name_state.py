@@ -586,6 +586,14 @@ class NameState:
         given_up = Logged.SETTLED if event.end is CopyEnd.SETTLED else Logged.MODIFIED
         count_copy(self._core.node, self.label, consumer, event.outcome or given_up)
 
+    def stop(self) -> None:
+        """End the unsettled messages, as the dispatcher stops, but for those on disk."""
+        now = self._core.now()
+        for delivery in self._pure.deliveries.left():
+            if not delivery.settled and not delivery.message.stored:
+                self._pure.stop(delivery, now)
+        self._perform()
+
     def stopped(self) -> None:
         """Count what has not ended, as the dispatcher has stopped."""
         for delivery in self._pure.deliveries.left():

@@ -192,7 +192,9 @@ class Topology:
         self._core.names.tidy(state)
 
     def close(self) -> None:
-        """End the watches of links."""
+        """Send the last hellos, and end the watches of links."""
+        for link, frame in self.network.stop():
+            self._send(str(link), frame)
         for watches in self._unwatch.values():
             for unwatch in watches:
                 unwatch()

@@ -98,6 +98,7 @@ from ._frame_codec import (
     list_item,
 )
 from ._frames import (
+    ENDED_INSTANCE,
     MAX_ASKED,
     MAX_COST,
     MAX_FRAME,
@@ -249,6 +250,7 @@ __all__ = [
     "CIRCUIT_VERSION",
     "CONTRADICTIONS",
     "DIGEST_SIZE",
+    "ENDED_INSTANCE",
     "HELLO",
     "ID_SIZE",
     "MAX_ASKED",

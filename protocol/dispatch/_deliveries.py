@@ -395,6 +395,20 @@ class Deliveries(Generic[M]):
         # It goes on along the chain of its name, and has its end there.
         return [*events, HoldEnded(delivery, no_room=True)]
 
+    def stop(self, delivery: Delivery[M], now: float) -> list[DeliveryEvent[M]]:
+        """End the copies of a delivery, as its dispatcher stops: see `target_lost`.
+
+        Consumers are told. Other dispatchers are not: they learn of the end as such.
+        """
+        events: list[DeliveryEvent[M]] = []
+        copies = [copy for copy in map(self._copies.get, delivery.copies) if copy is not None]
+        for copy in copies:
+            outcome = RELEASED if copy.sent is None else MODIFIED
+            here = isinstance(copy.target, ConsumerTarget)
+            end = CopyEnd.ABANDONED if here else CopyEnd.LOST
+            events += self._end(copy, outcome, end, now)
+        return events
+
     # --- time -------------------------------------------------------------------------------
 
     def get_timer(self) -> float | None:

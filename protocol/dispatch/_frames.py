@@ -13,6 +13,7 @@ from ._names import NameKind, parse_name
 from ._patterns import NamePattern
 
 __all__ = [
+    "ENDED_INSTANCE",
     "MAX_ASKED",
     "MAX_COST",
     "MAX_FRAME",
@@ -43,6 +44,9 @@ MAX_FRAME: Final = 64 * 1024
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number in a frame: other languages have no exact one beyond."""
+
+ENDED_INSTANCE: Final = 0
+"""The instance in the last hello of a node: it ends, and has nothing any more of what it had."""
 
 MAX_COST: Final = 2**31 - 1
 """Largest cost of a link."""
@@ -83,7 +87,8 @@ class NodeHello:
 
     Attributes:
         node: Its name.
-        instance: When it was started, in milliseconds since the Unix epoch.
+        instance: When it was started, in milliseconds since the Unix epoch; `ENDED_INSTANCE`: it
+            ends now.
         checksum: The sum of what it knows, see `Network`.
         seen: The nodes that it has heard on this link.
     """

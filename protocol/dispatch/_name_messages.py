@@ -369,6 +369,22 @@ class NameMessages(Generic[M]):
             self.settled(delivery.source)
         self._refresh()
 
+    def stop(self, delivery: Delivery[M], now: float) -> None:
+        """End an unsettled message, as the dispatcher stops: no other target is tried.
+
+        If a target has it, it is in doubt; else it is released.
+        """
+        for event in self._deliveries.stop(delivery, now):
+            if isinstance(event, CopyEnded):
+                if not event.sent:
+                    self._leave_queue(event)
+                self._events.append(event)
+                self._chooser.settled(event.target)
+            elif isinstance(event, Decided):
+                self._tell(event.delivery, event.outcome)
+        if delivery.outcome is None:
+            self._finish(delivery, RELEASED)
+
     def _act(self, events: list[DeliveryEvent[M]], now: float) -> None:
         # Copies that have ended leave their queues first: none is handed over in between.
         for event in events:

@@ -26,8 +26,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
 from ._errors import LaterVersion, NetworkFrameError
-from ._frame_codec import decode_network_frame
+from ._frame_codec import decode_network_frame, encode_network_frame
 from ._frames import (
+    ENDED_INSTANCE,
     MAX_COST,
     MAX_HINT,
     MAX_NUMBER,
@@ -84,7 +85,7 @@ class Network:
 
     def __init__(self, own: str, instance: int, limits: NetworkLimits, now: float) -> None:
         self.own = check_node_name(own)
-        _check("instance", instance, 0, MAX_NUMBER)
+        _check("instance", instance, ENDED_INSTANCE + 1, MAX_NUMBER)
         self.limits = limits
         self._started = instance
         self._neighbours = Neighbours()
@@ -178,6 +179,14 @@ class Network:
         neighbour = self._neighbours.links.pop(link, None)
         if neighbour is not None and neighbour.joined:
             self._left(neighbour, now)
+
+    def stop(self) -> list[tuple[Hashable, bytes]]:
+        """Return the last frames to send, each with its link: hellos that say that this node ends.
+
+        Each neighbour lets it go at once, with what is under way on their link.
+        """
+        hello = encode_network_frame(NodeHello(self.own, ENDED_INSTANCE, 0, ()))
+        return [(link, hello) for link in self._neighbours.links]
 
     def names_changed(
         self, added: Mapping[str, ToldName], removed: Iterable[str], now: float
@@ -301,7 +310,8 @@ class Network:
             self._close(neighbour, reason, now)
             return
         if neighbour.node and hello.instance != neighbour.instance:
-            # Also if it was not heard for a while: what was under way with it stayed.
+            # Also if it was not heard for a while: what was under way with it stayed. One that ends
+            # has another instance as well, and hears no node.
             neighbour.hello = LinkHello(self.limits, now)
             self._left(neighbour, now, restarted=True)
         neighbour.node, neighbour.instance = hello.node, hello.instance
@@ -329,7 +339,8 @@ class Network:
             return "its start is ahead of the clock"
         for other in self._neighbours.joined():
             same = other is not neighbour and other.node == hello.node
-            if same and other.instance != hello.instance:
+            # A node that ends says so on one link after the other.
+            if same and hello.instance not in (other.instance, ENDED_INSTANCE):
                 return "another neighbour has its name"
         return ""
 

@@ -74,8 +74,8 @@ class NeighbourLeft:
     Attributes:
         link: The link.
         node: The name of the node.
-        restarted: Whether it has started again, with nothing of what it had; then it may have left
-            before.
+        restarted: Whether it has ended or started again, with nothing of what it had; then it may
+            have left before.
     """
 
     link: Hashable

@@ -329,6 +329,56 @@ async def test_a_node_that_starts_again_on_the_same_link_leaves_messages_in_doub
     assert world.told == [b"yes"]
 
 
+@pytest.mark.parametrize("at", "bc")
+async def test_a_dispatcher_that_stops_leaves_messages_in_doubt(at: str, world: World) -> None:
+    net, kept = world.net, await world.keep()
+    producer = await net.at["a"].produce("orders")
+    credit = producer.credit
+    sends = await sent(producer, 2)
+    await world.send(b"plain")
+    await net.nodes[at].stop_worker(DISPATCH)
+    await sleep(1)  # long before it would be missed
+    assert await ended(sends) == [Modified()] * 2
+    assert world.told == ["in doubt"]
+    assert [each.outcome for each in kept.deliveries[1:]] == [Modified()] * 3
+    assert world.fast == world.came == world.full == (0, 0, 0)
+    assert producer.credit == credit
+    assert [(each.nodes, each.in_flight) for each in net.at["a"].names()] == [(0, 0)]
+    net.at[at] = await Dispatcher.attach(net.nodes[at])
+    if at == "c":
+        kept = await net.keep("c", "orders")
+    await sleep(SETTLE)
+    assert producer.credit == credit
+    await world.send(b"1")
+    kept.deliveries[-1].accept(b"yes")
+    await sleep(1)
+    assert world.told == [b"yes"]
+    assert world.counts("neighbours that were closed") == (0, 0, 0)
+
+
+async def test_a_dispatcher_that_stops_releases_what_no_consumer_has(world: World) -> None:
+    net, kept = world.net, await world.keep(window=1)
+    other = await net.keep("c", "orders", window=1)
+    await sleep(SETTLE)
+    await world.send(*[b"%d" % each for each in range(5)])
+    assert len(kept.deliveries) + len(other.deliveries) == 3
+    await net.nodes["c"].stop_worker(DISPATCH)
+    await sleep(1)
+    assert sorted(world.told) == ["in doubt"] * 2 + ["no consumer took it"] * 3
+    assert len(kept.deliveries) + len(other.deliveries) == 3
+    assert world.fast == world.came == world.full == (0, 0, 0)
+
+
+async def test_the_messages_of_a_dispatcher_that_stops_are_in_doubt(world: World) -> None:
+    net, kept = world.net, await world.keep()
+    await world.send(b"1", b"2")
+    await net.nodes["a"].stop_worker(DISPATCH)
+    await sleep(1)
+    assert world.told == ["in doubt"] * 2
+    assert [each.outcome for each in kept.deliveries[1:]] == [Modified()] * 2
+    assert world.fast == world.came == world.full == (0, 0, 0)
+
+
 async def test_a_lost_consumer_leaves_its_message_in_doubt(world: World) -> None:
     kept = await world.keep()
     await world.send(b"1")

@@ -10,6 +10,7 @@ from cbor2 import dumps
 from hypothesis import given, strategies as st
 
 from onward.protocol.dispatch import (
+    ENDED_INSTANCE,
     MAX_COST,
     MAX_FRAME,
     MAX_HINT,
@@ -52,6 +53,7 @@ DIRECT = Semantics(pattern=RoutingPattern.DIRECT, second=Second.STANDBY, window=
 INSTANCE = 1_764_355_200_000
 FRAMES: dict[str, NetworkFrame] = {
     "hello": NodeHello("b", INSTANCE, 0x1234ABCD, ("a",)),
+    "last-hello": NodeHello("b", ENDED_INSTANCE, 0),
     "advertisement": Advertisement(
         (NodeNumbers("a", INSTANCE, 7, 2, 3, 1), NodeNumbers("b", INSTANCE, 1, 1, 0, 0))
     ),

@@ -718,6 +718,58 @@ def test_a_lost_link_is_told_in_both_directions() -> None:
     assert state.remote_paths == 1
 
 
+def stopped(state: State) -> tuple[dict[str, Outcome], list[CopyEnded]]:
+    """Stop a name; return what was told of each message, and the copies that have ended."""
+    state.events()
+    for each in state.deliveries.left():
+        state.stop(each, 5.0)
+    events = state.events()
+    assert all(isinstance(each, Told | CopyEnded | CreditChange) for each in events)
+    outcomes = {each.delivery.message: each.outcome for each in events if isinstance(each, Told)}
+    assert not len(state.deliveries)
+    assert state.load(ConsumerTarget(1)) == state.load(LinkTarget("x")) == 0
+    return outcomes, [each for each in events if isinstance(each, CopyEnded)]
+
+
+def test_as_a_name_stops_what_a_target_has_is_in_doubt_and_the_rest_released() -> None:
+    state = name(Semantics(undeliverable=(HOLD, Last.RELEASE)))
+    bound(state, delivery("held"))
+    state.set_nodes({"x": 0}, 0.0)
+    (there,) = (each.token for each in of(state, SendOn) if isinstance(each, SendOn))
+    state.set_nodes({}, 0.0)
+    joined(state, 1, 2, window=1)
+    tokens = [bound(state, delivery(f"{each}", number=2 + each)) for each in range(4)]
+    assert [len(each) for each in tokens] == [1, 1, 0, 0]
+    state.set_nodes({"x": 0}, 0.0)
+    outcomes, ends = stopped(state)
+    # None of what waits was handed over to the other consumer, or sent on.
+    waits = {"2": RELEASED, "3": RELEASED}
+    assert outcomes == {"held": MODIFIED, "0": MODIFIED, "1": MODIFIED, **waits}
+    told = {each.token: (each.end, each.sent) for each in ends if each.sent}
+    here = CopyEnd.ABANDONED, True
+    assert told == {there: (CopyEnd.LOST, True), tokens[0][0]: here, tokens[1][0]: here}
+    assert [each.end for each in ends if not each.sent] == [CopyEnd.WITHDRAWN] * 2
+
+
+def test_as_a_name_stops_what_is_on_hold_is_released() -> None:
+    state = name(Semantics(undeliverable=(HOLD, Last.REJECT)))
+    bound(state, delivery())
+    assert stopped(state) == ({"m": RELEASED}, [])
+
+
+def test_as_a_name_stops_its_multicasts_have_the_outcome_of_what_was_sent() -> None:
+    state = name(Semantics(pattern=MULTICAST, reliability=Reliability(accepts=1)))
+    joined(state, 1, 2, window=1)
+    one, _ = bound(state, delivery("accepted", source="x"))
+    state.disposition(one, ACCEPTED, ConsumerTarget(1), 1.0)
+    assert told(state) == []  # the node before has to know what the other one tells
+    assert len(bound(state, delivery("doubt", number=2))) == 1
+    assert bound(state, delivery("waits", source="x", number=3)) == []
+    outcomes, ends = stopped(state)
+    assert outcomes == {"accepted": ACCEPTED, "doubt": MODIFIED, "waits": RELEASED}
+    assert sorted(each.sent for each in ends) == [False, False, False, True, True]
+
+
 def test_a_link_that_leads_to_another_node_is_tried_again() -> None:
     state = name(Semantics(undeliverable=(HOLD, Last.RELEASE)))
     state.set_nodes({"x": 0}, 0.0)

@@ -9,6 +9,7 @@ import pytest
 from cbor2 import dumps
 
 from onward.protocol.dispatch import (
+    ENDED_INSTANCE,
     MAX_COST,
     MAX_NUMBER,
     MAX_SEMANTICS,
@@ -227,6 +228,41 @@ def test_a_neighbour_that_starts_again_after_a_while_is_not_one_that_was_silent(
     wires.nodes["a"].neighbour_up("b", 1, wires.now)
     wires.run(3.5)
     assert wires.of("b", NeighbourLeft) == [left, left, NeighbourLeft("a", "a", restarted=True)]
+    assert wires.nodes["b"].snapshot.nodes == {"a"}
+
+
+def test_a_node_that_ends_is_let_go_at_once_on_each_of_its_links() -> None:
+    wires = joined("abc", "ab", "bc")
+    b = wires.nodes["b"]
+    b.neighbour_up("other", 2, wires.now)  # a second link to c, at which it is called "b2"
+    wires.nodes["c"].neighbour_up("b2", 2, wires.now)
+    hello = encode_network_frame(NodeHello("b", 100, 0, ("c",)))
+    wires.nodes["c"].receive("b2", hello, wires.now)
+    assert wires.nodes["c"].is_joined("b2")
+    ended = wires.nodes.pop("b")
+    for link, frame in ended.stop():
+        to, at = {"a": ("a", "b"), "c": ("c", "b"), "other": ("c", "b2")}[str(link)]
+        wires.nodes[to].receive(at, frame, wires.now)
+    wires.run(0.5)
+    assert wires.of("a", NeighbourLeft) == [NeighbourLeft("b", "b", restarted=True)]
+    assert wires.of("c", NeighbourLeft) == [
+        NeighbourLeft("b", "b", restarted=True),
+        NeighbourLeft("b2", "b", restarted=True),
+    ]
+    for name in "ac":
+        assert wires.nodes[name].snapshot.nodes == set()
+        assert not wires.of(name, NeighbourClosed)
+
+
+def test_a_node_that_ended_is_a_neighbour_once_it_has_started_again() -> None:
+    wires = joined("ab", "ab")
+    for link, frame in wires.nodes.pop("a").stop():
+        wires.nodes[str(link)].receive("a", frame, wires.now)
+    wires.nodes["a"] = Network("a", 100, LIMITS, wires.now)
+    wires.nodes["a"].neighbour_up("b", 1, wires.now)
+    wires.run(2.5)
+    # Nothing is under way between the two.
+    assert wires.of("b", NeighbourLeft) == [NeighbourLeft("a", "a", restarted=True)] * 2
     assert wires.nodes["b"].snapshot.nodes == {"a"}
 
 
@@ -758,7 +794,7 @@ def test_own_input_is_checked_and_changes_nothing() -> None:
     for bad in ("", "all", "a/b"):
         with pytest.raises(BadName):
             Network(bad, 1, LIMITS, 0.0)
-    for instance in (-1, MAX_NUMBER + 1):
+    for instance in (-1, ENDED_INSTANCE, MAX_NUMBER + 1):
         with pytest.raises(ValueError, match="the instance"):
             Network("a", instance, LIMITS, 0.0)
     node = Network("a", 1, LIMITS, 0.0)
