@@ -215,6 +215,11 @@ class Copies:
         of_link[token] = state
         return True
 
+    def is_of_another(self, link: str, token: bytes, name: Name) -> bool:
+        """Whether a token of a neighbour is that of a message to another name."""
+        state = self.upstream.get(link, {}).get(token)
+        return state is not None and state.name.text != name.text
+
     def returned(self, link: str, token: bytes) -> NameState | None:
         """Forget such a delivery, which has its outcome; return its name."""
         return _taken(self.upstream, link, token)

@@ -220,6 +220,15 @@ class DispatchCore:
         else:
             self.replies.tell(arrival, UNAUTHORIZED)
 
+    def refuse_token(self, name: Name, arrival: Arrival) -> None:
+        """Refuse a message of a neighbour, which has its token in use for another name.
+
+        A name refuses one of which the token is in use for itself.
+        """
+        count_received(self.node, arrival, label_of(name))
+        self.counts["messages under a token that another name has"] += 1
+        self.replies.tell(arrival, RELEASED)
+
     def bind(self, name: Name, arrival: Arrival) -> NameState | None:
         """Give a message to the state of its name; return that, unless there are too many."""
         state = self.names.find(name, arrival.share)

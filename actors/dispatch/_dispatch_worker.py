@@ -217,7 +217,12 @@ class DispatchWorker(Worker):
             leg=True,
             share=core.totals.share_of(("neighbour", link), neighbour=True),
         )
-        state = core.bind(core.parse(transit.name), arrival)
+        name = core.parse(transit.name)
+        if path is not None and core.copies.is_of_another(link, path.token, name):
+            arrival.repeated = True
+            core.refuse_token(name, arrival)
+            return
+        state = core.bind(name, arrival)
         if state is not None and message.source is not None:
             core.fast.transits.learn(message.onward_route[0].value, transit, state, message.source)
 

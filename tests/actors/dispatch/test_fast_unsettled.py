@@ -513,8 +513,10 @@ async def neighbour(world: World) -> tuple[Callable[..., None], Recorder]:
     node.send([link, DISPATCH], hello)
     await sleep(1)
 
-    def send(token: bytes, payload: bytes = b"x", *, mark: bytes | None = None) -> None:
-        transit = Transit("orders", "n", b"instance", token, wait=90_000)
+    def send(
+        token: bytes, payload: bytes = b"x", *, mark: bytes | None = None, to_name: str = "orders"
+    ) -> None:
+        transit = Transit(to_name, "n", b"instance", token, wait=90_000)
         to = (link, DISPATCH, Address(DELIVERY, encode_transit(transit)))
         end = Address(DELIVERY, return_address(token) if mark is None else mark)
         node.send([link, DISPATCH], hello)  # it is a neighbour as long as it says so
@@ -556,6 +558,32 @@ async def test_a_message_is_in_doubt_with_its_link_also_if_its_token_came_twice(
     await sleep(SETTLE)
     assert [each.outcome for each in kept.deliveries[1:]] == [Modified()]
     assert world.full == (0, 0, 0)
+    assert world.net.unsettled == 0
+
+
+@pytest.mark.parametrize("learned", [False, True])
+async def test_a_token_that_a_message_of_another_name_has_is_refused(
+    learned: bool, world: World
+) -> None:
+    kept, prices = await world.keep(), await world.net.keep("c", "prices")
+    send, back = await neighbour(world)
+    if learned:
+        send(b"0" * 8, b"first", to_name="prices")  # the next one may go the fast path
+        await sleep(0.1)
+        prices.deliveries[0].accept()
+        await sleep(1)
+        back.messages.clear()
+    had = len(prices.deliveries)
+    send(b"1" * 8)
+    send(b"1" * 8, b"the same again", to_name="prices")
+    await sleep(1)
+    assert len(prices.deliveries) == had
+    assert world.counts("messages under a token that another name has") == (0, 0, 1)
+    told = [each.onward_route[-1] for each in back.messages if len(each.onward_route) > 1]
+    assert [each.value for each in told] == [disposition_address(return_address(b"1" * 8))]
+    await world.net.network.crash("n")
+    await sleep(SETTLE)
+    assert [each.outcome for each in kept.deliveries[1:]] == [Modified()]
     assert world.net.unsettled == 0
 
 
