@@ -104,6 +104,7 @@ class DispatchWorker(Worker):
         node.parts.reports[DISPATCHER] = lambda: json_rows([statistics_of(core, network)])
         node.parts.reports[NETWORK] = lambda: json_rows(network_rows(core, network))
         for question in (CONTAINERS, CONTAINER_LINKS):
+            # Containers stay there while there is no dispatcher.
             node.parts.reports.setdefault(question, list)
         core.topology.drive()
 
@@ -113,8 +114,12 @@ class DispatchWorker(Worker):
         self.node.remove_rule(NAME, owner=owner)
         self.node.remove_rule(DELIVERY, owner=owner)
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
-        for question in (ADDRESSES, CONTAINERS, CONTAINER_LINKS, DISPATCHER, NETWORK):
-            self.node.parts.reports.pop(question, None)
+        reports = self.node.parts.reports
+        gone = [ADDRESSES, DISPATCHER, NETWORK]
+        if not reports.get(CONTAINERS, list)():
+            gone += CONTAINERS, CONTAINER_LINKS
+        for question in gone:
+            reports.pop(question, None)
         if (tags := self.core.provisioning.tags) is not None:
             tags.stop()
         if self._store is not None:

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Collection
+from types import TracebackType
 from typing import Final
 
 from ...actors import Worker
@@ -131,6 +132,16 @@ class AmqpContainer(Worker):
         """Begin to connect."""
         report_container(self.node, self)
         self._task = self.node.loop.create_task(self._run())
+
+    async def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection: a container that is made in its place has one of its own."""
+        del exception_type, exception_value, traceback
+        await self.on_stop()
 
     async def on_stop(self) -> None:
         """Close the connection, and make no other one."""

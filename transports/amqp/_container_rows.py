@@ -89,7 +89,7 @@ def report_container(node: Node, container: AmqpContainer) -> None:
     reports = node.parts.reports
     rows = reports.get(CONTAINERS)
     if not isinstance(rows, ContainerRows):
-        # The dispatcher has none of its own.
+        # Those of the dispatcher have no rows.
         reports[CONTAINERS] = rows = ContainerRows()
         reports[CONTAINER_LINKS] = rows.of_links
     rows.containers[container] = None

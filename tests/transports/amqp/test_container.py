@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, OnFailure, Supervision
 from onward.actors._node_report import node_report
 from onward.actors.dispatch import Accept, Dispatcher, Producer, Received
+from onward.protocol import Message
 from onward.protocol.dispatch import (
     ACCEPTED,
     MODIFIED,
@@ -433,6 +434,63 @@ async def test_an_operator_sees_containers_and_their_links() -> None:
         assert container.link_statistics()[0].reason == "the connection was lost"
         await node.stop_worker(address)
         assert rows_of(node, "containers") == []
+
+
+class Failing(AmqpContainer):
+    """A container that each message makes fail."""
+
+    def handle_message(self, message: Message) -> None:
+        raise RuntimeError(message.payload.decode())
+
+
+async def test_a_container_that_fails_ends_its_connection_and_is_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Node("far") as far_node, Node("near") as node:
+        near, far = await Dispatcher.attach(node), await Dispatcher.attach(far_node)
+        listener = await far_node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        assert isinstance(listener, AmqpListener)
+        made: list[Failing] = []
+
+        def make() -> Failing:
+            made.append(Failing(listener.uri, near, LINKS, backoff=FAST, name="shop"))
+            return made[-1]
+
+        policy = Supervision(OnFailure.RESTART, max_restarts=1)
+        await node.start(make, address="shop", supervision=policy)
+        await eventually(lambda: made[-1].statistics().attached == 2)
+        node.send("shop", b"fails")
+        await eventually(lambda: len(made) == 2 and made[-1].statistics().attached == 2)
+        assert [row["attached"] for row in rows_of(node, "containers")] == [2]
+        assert len(rows_of(node, "container-links")) == 2
+        await eventually(lambda: listener.statistics().connections == 1)
+        node.send("shop", b"fails again")
+        await eventually(lambda: not node.has("shop"))
+        assert (rows_of(node, "containers"), rows_of(node, "container-links")) == ([], [])
+        await eventually(lambda: listener.statistics().connections == 0)
+    assert [each.statistics().connected for each in made] == [1, 1]
+    assert "fails again" in caplog.text
+
+
+async def test_a_container_is_shown_also_once_the_dispatcher_was_attached_again() -> None:
+    async with Node("near") as node:
+        near = await Dispatcher.attach(node)
+        routes = [LinkRoute("jobs", "queue")]
+        for name in ("shop", "bank"):
+            container = AmqpContainer("amqp://127.0.0.1:1", near, routes, backoff=FAST, name=name)
+            await node.start(lambda made=container: made, address=name)
+        for _ in range(2):
+            await node.stop_worker(near.address)
+            near = await Dispatcher.attach(node)
+            assert [row["name"] for row in rows_of(node, "containers")] == ["bank", "shop"]
+            assert len(rows_of(node, "container-links")) == 2
+        await node.stop_worker("shop")
+        await node.stop_worker(near.address)
+        assert [row["name"] for row in rows_of(node, "containers")] == ["bank"]
+        await node.stop_worker("bank")
+        near = await Dispatcher.attach(node)
+        await node.stop_worker(near.address)
+        assert node_report(node, "containers") is node_report(node, "container-links") is None
 
 
 async def test_the_last_end_has_what_the_container_has_said() -> None:
