@@ -192,19 +192,27 @@ class Peers:
         else:
             self._let_go(update.previous)
         self._count(peer, made, shared)
-        entry, other = update.entry, update.other
-        if entry is not None and entry.kind is made.kind:
-            self._releases.begin(entry)
-        if other is not None and other is not entry:
-            self._on_moved(other, made)
+        if update.other is not None:
+            self._on_elected(update.other)
+        elif update.entry is made:
+            self._releases.begin(made)
 
     def _own_since(self, entry: Entry[AnyRoute], since: int) -> None:
         """Set since when a route's owner has had it: longer than its home broker knew."""
         entry.own_since(since)
         other = self._table.elect(entry.route_id)
         if other is not None:
-            self._releases.begin(entry)
-            self._on_moved(other, entry)
+            self._on_elected(other)
+
+    def _on_elected(self, other: Entry[AnyRoute]) -> None:
+        """Release what waits for the route that is shown in the place of another one, now hidden.
+
+        It may be of a third broker: one that the owner has registered later than what was told.
+        """
+        shown = self._table.get(other.route_id)
+        if shown is not None:
+            self._releases.begin(shown)
+            self._on_moved(other, shown)
 
     def _count(self, peer: PeerRoutes, made: RemoteRoute, shared: RemoteKind) -> None:
         """Count one more route of a kind."""

@@ -699,6 +699,35 @@ async def test_the_end_of_a_hidden_route_may_end_an_own_one(w: World) -> None:
     assert client.closed
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_another_route_of_an_owner_with_an_earlier_time_gets_what_waits(anew: bool) -> None:
+    """What an owner's broker tells of one registration shows a newer one of the same owner.
+
+    Args:
+        anew: Whether it is told with a new registration.
+    """
+
+    @in_world(BrokerOptions(management=False))
+    async def run(w: World) -> None:
+        index, peer, third, fourth = w.broker.index, *[await other(w, n) for n in (1, 2, 3)]
+
+        def tell(peer: Other, owner: str, service: str, timestamp: int, since: int = 0) -> None:
+            frame = RouteAdd(peer.routes.broker_id, rid(3), timestamp, service)
+            assert index.add_remote(peer.routes, with_owner(frame, owner, since)) == ""
+
+        tell(fourth, "bob", "c", 1000)
+        tell(peer, "ann", "a", 1001)
+        tell(third, "ann", "b", 2000)
+        w.node.send("32#service=b", b"x")
+        assert await third.got() == []
+        tell(peer, "ann", "a", 1001 + anew, 999)
+        (shown, *_) = index.table.entries_of(rid(3))
+        assert shown.broker_id == third.routes.broker_id
+        assert await third.got() == [(0, f"route={format_id(rid(3))}".encode())]
+
+    run()
+
+
 @in_world(BrokerOptions(management=False))
 async def test_what_an_own_route_has_hidden_gets_what_waits_for_it(w: World) -> None:
     peer = await other(w)
