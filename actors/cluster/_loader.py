@@ -25,6 +25,10 @@ from ._peer_table import PeerTable
 
 __all__ = ["RouteLoader"]
 
+MAX_LACKING: Final = 1000
+"""Most routes that are known to be lacking, as there was no room for them. What is lacking is read
+anew once there is room for all that are known."""
+
 TOO_FAR_AHEAD: Final = "timestamp too far ahead"
 """The reason for a refused route: the clock of its home broker is wrong, or that of this one."""
 
@@ -44,7 +48,8 @@ class RouteLoader:
         refused: Routes that were not loaded, by reason.
 
     Attributes:
-        lacking: Number of routes that were refused as there was no room, since a snapshot began.
+        lacking: The ids of routes that were refused as there was no room, and are told still; at
+            most `MAX_LACKING`.
     """
 
     def __init__(
@@ -63,7 +68,7 @@ class RouteLoader:
         self._events: deque[SubscriptionEvent] = deque()
         self._in_round = False
         self._refused = refused
-        self.lacking = 0
+        self.lacking: set[bytes] = set()
 
     @property
     def idle(self) -> bool:
@@ -134,14 +139,18 @@ class RouteLoader:
             reason = index.add_remote(peer, event.route)
             if reason:
                 self._refused[reason] += 1
-                self.lacking += not index.room_for(peer)
+                if len(self.lacking) < MAX_LACKING and not index.room_for(peer):
+                    self.lacking.add(event.route.route_id)
+            elif self.lacking:
+                self.lacking.discard(event.route.route_id)
         elif isinstance(event, RouteRemoved):
             index.remove_remote(peer, event.route)
+            self.lacking.discard(event.route.route_id)
         elif isinstance(event, RouteRefused):
             self._refused[TOO_FAR_AHEAD] += 1
             route = event.route
             index.remove_remote(peer, RouteRemove(route.broker_id, route.route_id, route.timestamp))
         elif isinstance(event, RoundBegan):
             index.begin_round(peer)
-            self.lacking = 0
+            self.lacking.clear()
             self._in_round = True

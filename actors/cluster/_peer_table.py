@@ -23,6 +23,10 @@ class PeerTable(Protocol):
         """Return how much more it may tell; 0 if what it tells is refused for lack of room."""
         ...
 
+    def most_of(self, peer: PeerRoutes) -> int:
+        """Return how much it may tell if no other has told anything."""
+        ...
+
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add what it has told, or replace it; return why that is refused, or an empty text."""
         ...
@@ -71,6 +75,10 @@ class GroupTable:
     def room_for(self, peer: PeerRoutes) -> int:
         """Return how many more groups it may tell."""
         return self._zones.room_for(peer)
+
+    def most_of(self, peer: PeerRoutes) -> int:
+        """Return how many groups it may tell if no other has told any."""
+        return self._zones.most_of(peer)
 
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add a group, or replace it."""

@@ -45,8 +45,8 @@ READ_ANEW: Final = 300.0
 """Least seconds after which all routes are asked for again, as there is room for those that were
 refused: it costs as much as a link that is new."""
 
-ROOM: Final = 1000
-"""Room for so many routes is enough for that, if more were refused."""
+ENOUGH: Final = 10
+"""If one in so many places of a table is free, that is room enough, if more were refused."""
 
 STOPPED: Final = "stopped"
 """The reason for which links are closed when this broker stops."""
@@ -389,10 +389,11 @@ class PeerWorker(Worker):
 
     def _read_refused(self, now: float) -> None:
         """Ask for all routes again if some were refused, and there is room for them now."""
-        lacking = min(self._loader.lacking, ROOM)
+        table, lacking = self._table, len(self._loader.lacking)
         if not lacking or now < self._read_at + READ_ANEW:
             return
-        if self._table.room_for(self.routes) < lacking:
+        enough = max(1, table.most_of(self.routes) // ENOUGH)
+        if table.room_for(self.routes) < min(lacking, enough):
             return
         _logger.info(
             "the routes of %s are read anew: there is room for more of them",

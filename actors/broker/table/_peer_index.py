@@ -294,6 +294,11 @@ class PeerIndex(JoiningIndex):
         most = max(self.peers.count, len(self.suspended_elsewhere))
         return max(0, self._options.max_peer_routes - most)
 
+    def most_of(self, peer: PeerRoutes) -> int:
+        """Return how many routes a peer broker may tell if no other has told any."""
+        del peer
+        return self._options.max_peer_routes
+
     def remove_remote(self, peer: PeerRoutes, route: RouteRemove) -> bool:
         """Remove a route of a peer broker; return whether it was there."""
         return self.peers.remove(peer, route)

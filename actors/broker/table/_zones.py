@@ -98,6 +98,10 @@ class Zones:
         """Return how many more groups a gateway may tell."""
         return max(0, int(min(self._limit - len(self.table.ids), peer.most - peer.count)))
 
+    def most_of(self, peer: PeerRoutes) -> int:
+        """Return how many groups a gateway may tell if no other has told any."""
+        return int(min(self._limit, peer.most))
+
     def add(self, peer: PeerRoutes, route: RouteAdd) -> str:
         """Add a group, or replace it.
 

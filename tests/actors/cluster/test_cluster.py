@@ -1031,6 +1031,28 @@ async def test_routes_that_were_refused_are_read_when_there_is_room(cluster: Clu
     assert [data for _, data in link.sent[sent:] if len(data) == len(nothing)] == [nothing]
 
 
+@pytest.mark.parametrize("anew", [1, 4])
+async def test_routes_beyond_a_small_table_are_read_as_well(cluster: Clusters, anew: int) -> None:
+    """More are refused than the table may ever have, and some of them are told again and again."""
+    one = await cluster.start("one")
+    two = await cluster.start(
+        "two", ["one"], broker_options=BrokerOptions(management=False, max_peer_routes=3)
+    )
+    registered = [await one.serve("orders") for _ in range(3)]
+    await asyncio.sleep(SOON)
+    worker = await one.node.start(Worker)
+    lasting = [UUID(int=number) for number in range(1, 5 if anew == 1 else 3)]
+    for _ in range(anew):
+        for route_id in lasting:
+            one.broker.register(worker, service="others", route_id=route_id)
+    await asyncio.sleep(600)
+    assert two.found("others") == []
+    for each in registered:
+        each.withdraw()
+    await asyncio.sleep(15)
+    assert len(two.found("others")) == min(3, len(lasting))
+
+
 async def test_routes_are_loaded_and_removed_in_slices(cluster: Clusters) -> None:
     options = ClusterOptions(load_slice=50, limits=ClusterLimits(peer_hold=5))
     one = await cluster.start("one")

@@ -29,6 +29,9 @@ class Table:
     def room_for(self, peer: PeerRoutes) -> int:
         raise NotImplementedError
 
+    def most_of(self, peer: PeerRoutes) -> int:
+        raise NotImplementedError
+
     def add_remote(self, peer: PeerRoutes, route: RouteAdd) -> str:
         self.routes.add(route.route_id)
         self._untold.discard(route.route_id)

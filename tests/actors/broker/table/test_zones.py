@@ -225,6 +225,7 @@ def test_the_room_of_a_gateway_is_that_of_its_zone_and_of_all() -> None:
     b, c = f.gateway("b"), f.gateway("c")
     b.most = 2
     assert (f.zones.room_for(b), f.zones.room_for(c)) == (2, 3)
+    assert (f.zones.most_of(b), f.zones.most_of(c)) == (2, 3)
     for number in (1, 2):
         assert not f.tell(b, number, f"s{number}", 1)
     assert f.tell(b, 3, "s3", 1) == ZONE_FULL
