@@ -477,8 +477,10 @@ async def test_a_container_is_shown_also_once_the_dispatcher_was_attached_again(
         near = await Dispatcher.attach(node)
         routes = [LinkRoute("jobs", "queue")]
         for name in ("shop", "bank"):
-            container = AmqpContainer("amqp://127.0.0.1:1", near, routes, backoff=FAST, name=name)
-            await node.start(lambda made=container: made, address=name)
+            make = partial(
+                AmqpContainer, "amqp://127.0.0.1:1", near, routes, backoff=FAST, name=name
+            )
+            await node.start(make, address=name)
         for _ in range(2):
             await node.stop_worker(near.address)
             near = await Dispatcher.attach(node)
