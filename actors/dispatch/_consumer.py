@@ -20,6 +20,7 @@ from ...protocol.dispatch import (
 )
 from .._worker import Worker
 from ._consumer_record import Accept, ConsumerRecord
+from ._handling import Handling
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -131,7 +132,8 @@ class ConsumerWorker(Worker):
             self._failed(record, delivery)
             raise
         if result is not None and isawaitable(result):
-            return self._finish(record, delivery, result)
+            rest = self._finish(record, delivery, result)
+            return Handling(rest, result, lambda: self._failed(record, delivery))
         self._handled(record, delivery)
         return None
 

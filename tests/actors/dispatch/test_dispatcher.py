@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from asyncio import sleep
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import pytest
@@ -22,6 +22,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.actors.dispatch._dispatch_worker import DispatchWorker
+from onward.actors.dispatch._handling import Handling
 from onward.protocol import (
     NAME,
     Address,
@@ -330,6 +331,66 @@ async def test_a_handler_that_waits_and_fails_leaves_the_message_in_doubt(
     await dispatcher.consume("orders", handle)
     producer = await dispatcher.produce("orders")
     assert await producer.send(b"x") == MODIFIED
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "future"])
+async def test_a_handler_that_never_begins_leaves_the_message_in_doubt(
+    kind: str, node: Node, dispatcher: Dispatcher
+) -> None:
+    loop, begun = asyncio.get_running_loop(), list[bytes]()
+    future: asyncio.Future[None] = loop.create_future()
+
+    async def take(delivery: Received) -> None:
+        begun.append(delivery.payload)
+
+    def cancel() -> None:
+        assert worker is not None
+        task = worker._placed.task
+        assert task is not None
+        task.cancel()
+
+    def handle(delivery: Received) -> Awaitable[None]:
+        if delivery.payload == b"never":
+            loop.call_soon(cancel)  # before the first step of the task
+        return take(delivery) if kind == "coroutine" or delivery.payload != b"never" else future
+
+    consumer = await dispatcher.consume("orders", handle, window=1)
+    worker = consumer._record.worker
+    producer = await dispatcher.produce("orders")
+    assert await asyncio.wait_for(producer.send(b"never"), 10) == MODIFIED
+    await producer.send_settled(b"never")
+    await sleep(1)
+    # Its credit is back, so that it gets the next one.
+    assert await asyncio.wait_for(producer.send(b"next"), 10) == ACCEPTED
+    assert begun == [b"next"]
+    assert not future.done()
+
+
+async def test_a_handling_is_closed_as_a_coroutine_is() -> None:
+    ends: list[str] = []
+
+    async def take() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ends.append("closed")
+
+    async def finish(result: Awaitable[None]) -> None:
+        await result
+
+    for begun in (False, True):
+        result = take()
+        rest = finish(result)
+        handling = Handling(rest, result, lambda: ends.append("never begun"))
+        steps = handling.__await__()
+        assert handling.cr_await is rest
+        if begun:
+            steps.send(None)
+        steps.close()
+        handling.close()
+        with pytest.raises(RuntimeError, match="already awaited"):
+            result.send(None)
+    assert ends == ["never begun", "closed"]
 
 
 async def test_a_plain_function_handles_without_a_task_and_may_return_what_is_awaited(
