@@ -197,7 +197,8 @@ class PeerIndex(JoiningIndex):
         others = [each for each in self.places_of(route_id) if each.broker_id != self._broker_id]
         if mine is None or not others:
             return
-        self.table.elect(route_id)
+        if self.table.elect(route_id) is not None:
+            self._releases.begin(self.table.entries_of(route_id)[0])
         stays = standing((mine, *others))
         if stays is mine:
             return

@@ -830,6 +830,20 @@ async def test_own_destinations_are_compared_anew_as_rules_come(w: World) -> Non
 
 
 @in_world(BrokerOptions(management=False))
+async def test_what_rules_show_gets_what_waits_for_it(w: World) -> None:
+    index, peer = w.broker.index, await other(w)
+    (client,), (entry,) = await own_ones(w, 1)
+    frame = RouteAdd(peer.routes.broker_id, entry.route_id, entry.timestamp - 5, "b")
+    assert index.add_remote(peer.routes, with_owner(frame, "another")) == ""
+    w.node.send("32#service=b", b"x")
+    assert await peer.got() == []
+    index.rule(ruled=True)
+    assert await peer.got() == [(0, f"route={format_id(entry.route_id)}".encode())]
+    await client.received()
+    assert client.closed
+
+
+@in_world(BrokerOptions(management=False))
 async def test_a_peer_broker_tells_owners_or_none_of_routes_that_are_known(w: World) -> None:
     index, peer, third = w.broker.index, await other(w), await other(w, 2)
 
