@@ -231,7 +231,7 @@ class Chooser:
         before, ways = self._paths, self._remotes
         if until is None:
             self._before = ()
-        elif before is not None and ways:
+        elif before is not None and before is not paths and ways:
             self._before = (*self._before, _Before(until, before, ways))[-_MOST_BEFORE:]
         self._paths, self._link_to = paths, link_to
         self._find_ways()

@@ -65,6 +65,7 @@ from ._semantics_parts import (
     RoutingPattern,
     Settlement,
 )
+from ._transit import MAX_PATH
 from ._undeliverable import last_outcome, next_part
 
 __all__ = ["NameMessages"]
@@ -172,9 +173,13 @@ class NameMessages(Generic[M]):
         outcome: Outcome = RELEASED
         delivery.begin()
         refusal = self.refusal()
+        # While some nodes know of new paths and others do not, a multicast takes a longer way than
+        # any path, and passes no node twice. No second copy of it need come instead.
+        many = self.semantics.pattern is RoutingPattern.MULTICAST
+        most = MAX_PATH if many else self._radius
         if refusal is not None:
             reason, outcome = _REFUSED[refusal]
-        elif is_too_far(len(delivery.path), self._radius):
+        elif is_too_far(len(delivery.path), most):
             reason = DropReason.TOO_FAR
         elif self._duplicates is not None:
             known = self._duplicates.arrived(delivery.identity, now)

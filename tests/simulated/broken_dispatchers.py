@@ -17,6 +17,7 @@ from onward.actors.dispatch._stored import StoredMessages
 from onward.actors.dispatch._topology import Topology
 from onward.protocol.dispatch import (
     ACCEPTED,
+    MAX_PATH,
     MODIFIED,
     RELEASED,
     CopyEnd,
@@ -24,11 +25,13 @@ from onward.protocol.dispatch import (
     DuplicateWindow,
     NodeTotals,
     Paths,
+    is_too_far,
 )
 from onward.protocol.dispatch._choice import Chooser
 from onward.protocol.dispatch._consumer_queue import ConsumerQueue
 from onward.protocol.dispatch._copies import CopyTable
 from onward.protocol.dispatch._deliveries import Deliveries
+from onward.protocol.dispatch._name_messages import NameMessages
 from onward.protocol.dispatch._producer_window import ProducerWindows
 from tests.simulated.dispatchers import checked_run
 
@@ -234,6 +237,19 @@ class ForgetsPathsBefore(Broken):
         right(*given[:3], **named)
 
 
+class CountsTheRadius(Broken):
+    """Takes a multicast that comes by the longer path for one that has gone too far."""
+
+    place, method = NameMessages, "bind"
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        state, delivery, *rest = given
+        if is_too_far(len(delivery.path), state._radius):
+            delivery.path = (b"many",) * MAX_PATH
+        right(state, delivery, *rest, **named)
+
+
 class WaitsForConsumers(Broken):
     """Leaves a message to a consumer that never settles it."""
 
@@ -333,6 +349,7 @@ BROKEN: Final[tuple[type[Broken], ...]] = (
     GivesUpMulticastsInDoubt,
     WaitsForConsumers,
     ForgetsPathsBefore,
+    CountsTheRadius,
     KeepsTheRow,
     TakesOthersForDuplicates,
     KeepsTheFastPathOfALostLink,

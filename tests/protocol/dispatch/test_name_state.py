@@ -58,6 +58,7 @@ from onward.protocol.dispatch import (
     Unreturned,
     Weigh,
     join_links,
+    node_digest,
 )
 from tests.support.counts import times
 
@@ -561,6 +562,40 @@ def test_a_multicast_goes_along_the_paths_before_for_a_while() -> None:
     state.set_paths(Paths(join_links(mesh), "a"), str, 30.0)
     state.link_lost("y", 30.5)
     assert sent_on(8, 31.0) == []
+
+
+def test_the_paths_before_are_kept_while_only_consumers_change() -> None:
+    line = {"x": {"a": 1}, "a": {"x": 1, "y": 1}, "y": {"a": 1}}
+    mesh = {"x": {"a": 1, "y": 1}, "a": {"x": 1, "y": 1}, "y": {"x": 1, "a": 1}}
+    state = name(Semantics(pattern=MULTICAST), DeliveryLimits(path_overlap=2.0))
+    state.set_paths(Paths(join_links(line), "a"), str, 0.0)
+    state.set_nodes({"y": 0}, 0.0)
+    now = Paths(join_links(mesh), "a")
+    state.set_paths(now, str, 10.0)
+
+    def sent_on(number: int, at: float) -> list[str]:
+        state.bind(delivery(source="x", number=number, settled=True), at)
+        return [each.link for each in state.events() if isinstance(each, SendOn)]
+
+    for number in range(9):
+        state.set_paths(now, str, 11.0)
+        assert sent_on(number, 11.0) == ["y"]
+    assert sent_on(10, 12.0) == []
+
+
+@pytest.mark.parametrize(("pattern", "most"), [(RoutingPattern.BALANCED, 3), (MULTICAST, 47)])
+def test_a_multicast_may_pass_more_nodes_than_the_radius(
+    pattern: RoutingPattern, most: int
+) -> None:
+    state = name(Semantics(pattern=pattern))  # with a radius of 2
+    joined(state, 1)
+    for passed in (3, 4, 47, 48):
+        path = tuple(node_digest(str(each)) for each in range(passed))
+        made = delivery(source="x", number=passed, settled=True, path=path)
+        state.bind(made, 9.0)
+        (event,) = state.events()
+        near = passed <= most
+        assert event == (Hand(1, None, made) if near else Dropped(made, DropReason.TOO_FAR))
 
 
 def test_a_multicast_that_was_released_may_come_again() -> None:
