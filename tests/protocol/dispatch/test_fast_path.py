@@ -148,12 +148,19 @@ class Name:
         self.perform()
 
     def perform(self) -> None:
+        handled: list[int] = []
         for event in self.state.events():
             match event:
+                case Hand(number, None, delivery):
+                    # Its source has settled it as it was on hold.
+                    self.log.append(("hand settled", number, delivery.message))
+                    handled.append(number)
                 case Hand(number, token, delivery):
                     assert token is not None
                     self.at[delivery.message] = token, ConsumerTarget(number)
                     self.log.append(("hand", ConsumerTarget(number), delivery.message))
+                case SendOn(link, None, delivery):
+                    self.log.append(("hand settled", link, delivery.message))
                 case SendOn(link, token, delivery):
                     assert token is not None
                     self.at[delivery.message] = token, LinkTarget(link)
@@ -167,6 +174,10 @@ class Name:
                     self.log.append((delivery.message, reason))
                 case _:
                     self.log.append(type(event))
+        for each in handled:
+            self.state.handled(each, self.now)
+        if handled:
+            self.perform()
 
     def seen(self) -> object:
         log, self.log = sorted(map(str, self.log)), []
