@@ -39,6 +39,7 @@ from onward.protocol.broker import (
 from onward.protocol.eventlog import Outcome
 from onward.protocol.rsocket import ErrorCode
 from onward.protocol.security import Principal
+from tests.support.compiled import interpreted
 from tests.support.rsocket_answers import counts
 from tests.support.rsocket_peer import (
     FNF,
@@ -761,6 +762,7 @@ async def own_ones(w: World, count: int) -> tuple[list[Peer], list[Entry[AnyRout
     return clients, entries
 
 
+@interpreted
 @in_world()
 async def test_own_destinations_are_told_again_in_slices_as_rules_come_and_go(
     w: World, monkeypatch: pytest.MonkeyPatch
