@@ -192,9 +192,8 @@ async def test_the_only_named_broker_is_killed_under_load() -> None:
         await load.until_more(100)
         ends = await load.end()
         assert ends["refused"] == 0
-        # Each that asks may lose one by its own connection, and one by the link that a survivor
-        # still takes for whole.
-        assert ends["in doubt"] <= 12
+        # At most those that were in flight at the moment: six ask one after another.
+        assert ends["in doubt"] <= 6
         assert ends.total() == len(load.ends)
 
 
