@@ -73,6 +73,7 @@ async def test_wrong_options_are_refused() -> None:
 
 
 async def test_a_node_connects_to_a_container_by_its_uri() -> None:
+    needs_proton()
     async with Node("far") as far_node, Node("near") as node:
         far, near = await Dispatcher.attach(far_node), await Dispatcher.attach(node)
         listener = await far_node.listen(URI, dispatcher=far)
