@@ -126,11 +126,12 @@ class Clusters:
         broker_options: BrokerOptions = BrokerOptions(management=False),  # noqa: B008 - frozen
         join: bool = True,
         resolve: ResolveSeed | None = None,
+        broker_id: UUID | None = None,
     ) -> Site:
         """Start a broker; its URI is made of its name."""
         uri = f"test://{name}"
         node = await self._stack.enter_async_context(Node(name))
-        broker = await Broker.attach(node, broker_options)
+        broker = await Broker.attach(node, broker_options, broker_id=broker_id)
         cluster = await Cluster.attach(
             node,
             broker,

@@ -34,9 +34,9 @@ class Two:
 
     clusters: Clusters
 
-    async def join(self) -> None:
+    async def join(self, broker_id: UUID | None = None) -> None:
         """Start the one of zone a."""
-        await self.clusters.start("a1", ["b1"], options=zone("a"))
+        await self.clusters.start("a1", ["b1"], options=zone("a"), broker_id=broker_id)
 
     @property
     def site(self) -> Site:
@@ -98,15 +98,20 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it has not happened")
 
 
-async def with_spare(two: Two, patch: pytest.MonkeyPatch) -> tuple[GatewayWorker, MemoryLink]:
-    """Have a better gateway found while the first link carries a request; return both."""
-    await two.clusters.sites["b1"].serve("orders")
-    nearer = two.clusters.sites["b2"].id
+def prefer(two: Two, name: str, patch: pytest.MonkeyPatch) -> None:
+    """Have a broker of zone b come before the other one, whichever ids they have."""
+    nearer = two.clusters.sites[name].id
 
     def rank(_: Zones, broker_id: bytes) -> bytes:
         return b"\0" if broker_id == nearer else b"\1"
 
     patch.setattr(Zones, "_rank", rank)
+
+
+async def with_spare(two: Two, patch: pytest.MonkeyPatch) -> tuple[GatewayWorker, MemoryLink]:
+    """Have a better gateway found while the first link carries a request; return both."""
+    await two.clusters.sites["b1"].serve("orders")
+    prefer(two, "b2", patch)
     await two.join()
     await until(lambda: len(two.gateways) > 0)
     (first,) = two.gateways
@@ -214,20 +219,27 @@ async def test_a_gateway_is_of_one_zone_as_long_as_its_link_lasts(two: Two) -> N
     assert list(two.search._waiting) == ["b"]
 
 
+@pytest.mark.parametrize("own_id", [UUID(int=0), UUID(int=2**128 - 1)])
+@pytest.mark.parametrize("nearer", ["b1", "b2"])
 async def test_a_gateway_of_another_zone_after_its_restart_is_asked_for_that_one(
-    two: Two,
+    two: Two, nearer: str, own_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Which broker of zone b is the gateway depends on all ids, and which of two brokers dials the
+    # other sooner on theirs.
+    prefer(two, nearer, monkeypatch)
     await two.clusters.sites["b1"].serve("orders", UUID(int=7))
-    await two.join()
+    await two.join(own_id)
     await asyncio.sleep(60)
     (first,) = two.gateways
+    assert first.info.name == nearer
     for each in ("b1", "b2"):
-        two.clusters.network.withdraw(f"test://{each}")
+        # A broker that ran still would dial this one under the id of the restarted one.
+        await two.clusters.kill(two.clusters.sites[each])
     await two.site.connect("orders", UUID(int=7))  # is to be looked up when the zone is back
     assert list(two.search._waiting) == ["b"]
     info = replace(first.info, zone="c", instance=first.info.instance + 1)
     fake = FakePeer(**{field: getattr(info, field) for field in info.__dataclass_fields__})
-    two.clusters.network.listen("test://b1", fake)
+    two.clusters.network.listen(info.cluster_uri, fake)
     await asyncio.sleep(10)
     assert two.gateways == [first]
     assert (first.info.zone, first.routes.zone) == ("c", "c")
