@@ -238,18 +238,19 @@ class Chooser:
 
     def _find_ways(self) -> None:
         """Find the ways to the nodes that have consumers: one without a way is left out."""
-        ways: list[_Remote] = []
-        paths = self._paths
-        if paths is None:
+        if self._paths is None:
             return
+        # Sorted, so that rotation begins at the same node everywhere.
+        self._remotes = tuple(sorted(self._ways(self._paths)))
+        self._forget_idle_links()
+
+    def _ways(self, paths: Paths) -> Iterator[_Remote]:
+        """Yield the ways to the nodes that have consumers, by some paths."""
         for node in self._nodes:
             hop, cost = paths.next_hop(node), paths.cost(node)
             link = None if hop is None else self._link_to(hop)
             if hop is not None and cost is not None and link is not None:
-                ways.append(_Remote(cost, node, link, node_digest(hop)))
-        # Sorted, so that rotation begins at the same node everywhere.
-        self._remotes = tuple(sorted(ways))
-        self._forget_idle_links()
+                yield _Remote(cost, node, link, node_digest(hop))
 
     def _forget_idle_links(self) -> None:
         links = {each.link for each in self._remotes}
@@ -397,6 +398,23 @@ class Chooser:
             if best is None or (full, value) < best[:2]:
                 best = _Best(full, value, LinkTarget(remote.link))
         return None if best is None else best.target
+
+    def on_the_way(
+        self, ingress: str, passed: Container[bytes], before: Iterable[Paths]
+    ) -> Target | None:
+        """Return the next node of a message that is under way on a path before.
+
+        Args:
+            ingress: The node where the message entered.
+            passed: The digests of the nodes that it has passed.
+            before: The paths before, the newest first.
+        """
+        for paths in before:
+            ways = [way for way in self._ways(paths) if way.neighbour not in passed]
+            for way in sorted(ways):
+                if paths.passes(ingress, way.node):
+                    return LinkTarget(way.link)
+        return None
 
     def consumer_here(self, pattern: RoutingPattern) -> int | None:
         """Return the consumer of this node that a message gets which was not tried or sent before.

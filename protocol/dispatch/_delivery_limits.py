@@ -9,6 +9,7 @@ from typing import Annotated, Final, TypeAlias
 
 from ..options import Count, Range, Seconds, Size, check_options
 from ._recent_multicasts import RecentMulticasts
+from ._recent_paths import RecentPaths
 
 __all__ = ["DeliveryLimits", "NodeTotals", "Share"]
 
@@ -71,7 +72,9 @@ class DeliveryLimits:
 
         path_overlap: Time for which multicasts also go along the paths before a change, in seconds,
             as other nodes may not know of it yet: so no consumer loses one, and second copies are
-            known. Later: along the new paths alone.
+            known. As long another message that has come to a node which is on no path any more, or
+            that has passed too many nodes by the new paths, goes along those before. Later: along
+            the new paths alone.
 
     Raises:
         ValueError: A value is out of its range.
@@ -209,6 +212,7 @@ class NodeTotals:
         shares: The shares of the sources that have something, and some of others.
         sweep_at: Number of shares at which those of sources that have nothing are forgotten.
         multicasts: The multicasts that have come lately from other nodes.
+        paths: The paths of the network, now and a while before.
     """
 
     limits: DeliveryLimits = field(default_factory=DeliveryLimits)
@@ -221,6 +225,7 @@ class NodeTotals:
     shares: dict[Hashable, Share] = field(default_factory=dict[Hashable, Share])
     sweep_at: int = _SPARE
     multicasts: RecentMulticasts = field(init=False)
+    paths: RecentPaths = field(default_factory=RecentPaths, init=False)
 
     def __post_init__(self) -> None:
         limits = self.limits

@@ -100,7 +100,6 @@ class NameMessages(Generic[M]):
         "_events",
         "_make_id",
         "_own",
-        "_radius",
         "_told_paths",
         "_too_late",
         "_totals",
@@ -124,7 +123,6 @@ class NameMessages(Generic[M]):
         self._windows: Final = ProducerWindows()
         self._duplicates: DuplicateWindow | None = None
         self._events: list[NameEvent[M]] = []
-        self._radius = 0
         self._too_late: float | None = None
         self._told_paths = 0
         self._announced: tuple[int | None, int] = (None, 0)
@@ -176,7 +174,7 @@ class NameMessages(Generic[M]):
         # While some nodes know of new paths and others do not, a multicast takes a longer way than
         # any path, and passes no node twice. No second copy of it need come instead.
         many = self.semantics.pattern is RoutingPattern.MULTICAST
-        most = MAX_PATH if many else self._radius
+        most = MAX_PATH if many else self._totals.paths.greatest_radius(now)
         if refusal is not None:
             reason, outcome = _REFUSED[refusal]
         elif is_too_far(len(delivery.path), most):
@@ -256,6 +254,10 @@ class NameMessages(Generic[M]):
         if pattern is RoutingPattern.MULTICAST:
             return chooser.multicast(ingress, path, tried, now)
         target = self._choose_one(ingress, path, tried)
+        if target is None and path and not tried:
+            # The node before may have chosen by the paths before. What a target here has released
+            # does not go to it again, by another path.
+            target = chooser.on_the_way(ingress, path, self._totals.paths.before(now))
         return () if target is None else (target,)
 
     def _choose_one(

@@ -135,7 +135,7 @@ class NameState(NameMessages[M]):
 
     def is_near(self, passed: int) -> bool:
         """Whether a message that has passed so many nodes may go on from here."""
-        return not is_too_far(passed, self._radius)
+        return not is_too_far(passed, self._totals.paths.radius)
 
     def serve(self, number: int, now: float) -> None:
         """Hand a consumer what waits for it, as it has credit again."""
@@ -351,9 +351,10 @@ class NameState(NameMessages[M]):
             link_to: Gives the link to a neighbour, `None` if there is none.
             now: The time, in seconds.
         """
-        self._radius = paths.radius
+        overlap = self._totals.limits.path_overlap
+        self._totals.paths.change(paths, now, overlap)
         many = self.semantics.pattern is RoutingPattern.MULTICAST
-        until = now + self._totals.limits.path_overlap if many else None
+        until = now + overlap if many else None
         self._change_ways(lambda: self._chooser.set_paths(paths, link_to, until), now)
 
     def link_lost(self, link: str, now: float) -> None:

@@ -245,7 +245,7 @@ class CountsTheRadius(Broken):
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
         state, delivery, *rest = given
-        if is_too_far(len(delivery.path), state._radius):
+        if is_too_far(len(delivery.path), state._totals.paths.radius):
             delivery.path = (b"many",) * MAX_PATH
         right(state, delivery, *rest, **named)
 

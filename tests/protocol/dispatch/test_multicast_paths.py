@@ -166,7 +166,7 @@ class CountsTheRadius(State):
     """Takes a message on the longer path for one that is too far."""
 
     def bind(self, delivery: Delivery[int], now: float) -> None:
-        if not is_too_far(len(delivery.path), self._radius):
+        if not is_too_far(len(delivery.path), self._totals.paths.radius):
             super().bind(delivery, now)
 
 
