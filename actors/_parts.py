@@ -14,6 +14,7 @@ from .routing._table import AddressTable
 from .routing._undeliverable import Undeliverable
 from .runtime._policy import NodeLimits
 from .runtime._run_queue import RunQueue
+from .runtime._slices import Slices
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -43,10 +44,12 @@ class Parts:
         transports: The transports, by scheme and address type.
         shutdown: The stop of the node and of its workers.
         reports: The rows that workers of this project have for an operator, by the question.
+        long_reports: The figures of theirs that are read in slices, by the question.
     """
 
     __slots__ = (
         "guards",
+        "long_reports",
         "reports",
         "requests",
         "router",
@@ -71,6 +74,7 @@ class Parts:
         self.transports: Final = Transports(node, self.guards)
         self.shutdown: Final = Shutdown(self.router, self.requests, self.transports)
         self.reports: Final[dict[str, Callable[[], list[dict[str, Any]]]]] = {}
+        self.long_reports: Final[dict[str, Callable[[], Slices[dict[str, Any]]]]] = {}
         # The three that look down: an error reply is a message, and so on.
         self.undeliverable.error_replies.send = self.router.dispatch_or_lose
         self.router.rules.load = self.transports.load_type

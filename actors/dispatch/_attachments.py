@@ -52,14 +52,14 @@ class Attachments:
 
     Attributes:
         producers: The producers, by number.
-        anonymous: The numbers of the anonymous ones.
+        anonymous: The anonymous ones, by number.
         watched: By worker the end of its watch, and the consumers that end with it.
     """
 
     def __init__(self, core: DispatchCore) -> None:
         self._core: Final = core
         self.producers: Final[dict[int, Sender | CreditedProducer]] = {}
-        self.anonymous: Final[set[int]] = set()
+        self.anonymous: Final[dict[int, AnonymousProducer | CreditedProducer]] = {}
         self.watched: Final[dict[Cell, _Watched]] = {}
         # By name the producers that were attached for a principal.
         self._principals: Final[dict[str, dict[int, Principal]]] = {}
@@ -291,7 +291,7 @@ class Attachments:
         return None if one else Refusal.SHARE
 
     def _add_anonymous(self, producer: AnonymousProducer | CreditedProducer) -> None:
-        self.anonymous.add(producer.number)
+        self.anonymous[producer.number] = producer
         if producer.share is not None:
             producer.share.count("anonymous", 1)
 
@@ -313,16 +313,23 @@ class Attachments:
         producer = self.producers.pop(number, None)
         if producer is None:
             return False
-        if number in self.anonymous:
-            self.anonymous.discard(number)
-            if producer.share is not None:
-                producer.share.count("anonymous", -1)
+        if self.anonymous.pop(number, None) is not None and producer.share is not None:
+            producer.share.count("anonymous", -1)
         state = producer.state
         if state is not None and (of_name := self._principals.get(state.name.text)) is not None:
             of_name.pop(number, None)
             if not of_name:
                 del self._principals[state.name.text]
         return True
+
+    def blocked_anonymous(self, before: float) -> int:
+        """Return the number of anonymous producers without credit that have sent nothing since.
+
+        Args:
+            before: A time, in seconds.
+        """
+        producers = self.anonymous.values()
+        return sum(not each.credit and each.last_sent < before for each in producers)
 
     def woken(self, number: int) -> None:
         """Wake the sends of a producer that wait for credit."""

@@ -47,6 +47,13 @@ class CreditedProducer:
         principal: The principal that it sends for, which is checked for each name of an anonymous
             one; `None` for this program itself.
         client: Its connection.
+
+    Attributes:
+        number: Its number at this node.
+        state: The state of its name.
+        closed: Whether it has been closed.
+        share: What its source has at this node.
+        last_sent: When it sent its last message, in seconds; only of an anonymous one.
     """
 
     def __init__(
@@ -69,6 +76,14 @@ class CreditedProducer:
         self._sends = 0
         self._open: Final[dict[int, tuple[OutcomeCallback, NameState]]] = {}
         self._window = core.options.anonymous_window
+        self.last_sent = 0.0
+
+    @property
+    def credit(self) -> int:
+        """The messages that it may send at once."""
+        if self.state is not None:
+            return self.state.credit_of(self.number)
+        return max(0, self._window - len(self._open))
 
     # --- for its end ------------------------------------------------------------------------
 
@@ -85,7 +100,9 @@ class CreditedProducer:
             return
         state = found
         core, path = self._core, None
-        if self.state is not None and not state.credit_of(self.number):
+        if self.state is None:
+            self.last_sent = core.now()
+        elif not state.credit_of(self.number):
             self._refuse(RELEASED, told)
             return
         if told is not None:
@@ -146,11 +163,7 @@ class CreditedProducer:
         """Receive word that the credit may have changed."""
         if self.closed:
             return
-        state = self.state
-        if state is None:
-            credit = max(0, self._window - len(self._open))
-        else:
-            credit = state.credit_of(self.number)
+        credit = self.credit
         if credit > self._given:
             more, self._given = credit - self._given, credit
             self._draining = False

@@ -40,10 +40,12 @@ from ._core import DispatchCore
 from ._hold_store import HoldStore
 from ._inspection import (
     ADDRESSES,
+    AGES,
     CONTAINER_LINKS,
     CONTAINERS,
     DISPATCHER,
     NETWORK,
+    age_figures,
     json_rows,
     name_rows,
     network_rows,
@@ -102,6 +104,7 @@ class DispatchWorker(Worker):
         node.parts.undeliverable.ends[DELIVERY] = core.copies.failed
         node.parts.reports[ADDRESSES] = lambda: json_rows(name_rows(core, provisions))
         node.parts.reports[DISPATCHER] = lambda: json_rows([statistics_of(core, network)])
+        node.parts.long_reports[AGES] = lambda: age_figures(core)
         node.parts.reports[NETWORK] = lambda: json_rows(network_rows(core, network))
         for question in (CONTAINERS, CONTAINER_LINKS):
             # Containers stay there while there is no dispatcher.
@@ -120,6 +123,7 @@ class DispatchWorker(Worker):
             gone += CONTAINERS, CONTAINER_LINKS
         for question in gone:
             reports.pop(question, None)
+        self.node.parts.long_reports.pop(AGES, None)
         if (tags := self.core.provisioning.tags) is not None:
             tags.stop()
         if self._store is not None:

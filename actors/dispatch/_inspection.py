@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...protocol.dispatch import Network, Provisions, RoutingPattern
+from ...protocol.dispatch import Ages, Network, Provisions, RoutingPattern
+from ..runtime._slices import Slices
 from ._core import DispatchCore
 from ._name_state import NameState
 
 __all__ = [
     "ADDRESSES",
+    "AGES",
     "CONTAINERS",
     "CONTAINER_LINKS",
     "DISPATCHER",
@@ -20,6 +22,8 @@ __all__ = [
     "DispatcherStatistics",
     "NameStatistics",
     "NetworkNode",
+    "age_figures",
+    "ages_of",
     "json_rows",
     "name_rows",
     "network_rows",
@@ -36,6 +40,10 @@ CONTAINER_LINKS = "container-links"
 """The question about their links, each with its name."""
 DISPATCHER = "dispatcher"
 """The question about the dispatcher as a whole."""
+AGES = "ages"
+"""The question about what has waited for long."""
+
+_SLICE = 1000  # names between two rests, a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ class NameStatistics:
             without an outcome, in seconds.
         stuck: Messages that one has had for longer than `DeliveryLimits.stuck_time`.
         blocked_consumers: Consumers without credit for which a message has waited as long.
-        blocked_producers: Producers without credit that have sent nothing for as long.
+        blocked_producers: Producers of the name without credit that have sent nothing for as long.
     """
 
     name: str
@@ -153,14 +161,38 @@ def statistics_of(core: DispatchCore, network: Network) -> DispatcherStatistics:
     )
 
 
+def ages_of(core: DispatchCore) -> Slices[Ages]:
+    """Return what has waited for long, of all names and of the anonymous producers, in slices."""
+    oldest, stuck, consumers, now = 0.0, 0, 0, core.now()
+    before = now - core.options.deliveries.stuck_time
+    producers = core.attachments.blocked_anonymous(before)
+    states = tuple(core.names.states.values())
+    for at in range(0, len(states), _SLICE):
+        for state in states[at : at + _SLICE]:
+            ages = state.get_ages(now)
+            oldest = max(oldest, ages.oldest)
+            stuck += ages.stuck
+            consumers += ages.consumers
+            producers += ages.producers
+        yield
+    return Ages(oldest, stuck, consumers, producers)
+
+
+def age_figures(core: DispatchCore) -> Slices[dict[str, Any]]:
+    """Return the same as a mapping, for the metrics of the node."""
+    ages = yield from ages_of(core)
+    return ages._asdict()
+
+
 def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics]:
     """Return a row for each name that has a state, by name."""
     states = sorted(core.names.states.values(), key=lambda each: each.name.text)
-    return [_name_row(each, provisions) for each in states]
+    now = core.now()
+    return [_name_row(each, provisions, now) for each in states]
 
 
-def _name_row(state: NameState, provisions: Provisions) -> NameStatistics:
-    figures, ages = state.statistics(), state.get_ages()
+def _name_row(state: NameState, provisions: Provisions, now: float) -> NameStatistics:
+    figures, ages = state.statistics(), state.get_ages(now)
     provision = provisions.provision_of(state.name)
     return NameStatistics(
         state.name.text,

@@ -168,9 +168,9 @@ class NameState:
         """Return the figures of its deliveries at this moment."""
         return self._pure.deliveries.statistics()
 
-    def get_ages(self) -> Ages:
+    def get_ages(self, now: float) -> Ages:
         """Return what has waited for long."""
-        return self._pure.get_ages(self._core.now())
+        return self._pure.get_ages(now)
 
     def update(self, semantics: Semantics) -> None:
         """Apply other semantics while messages are under way."""

@@ -104,6 +104,9 @@ class AnonymousProducer(Sender):
         number: Its number at this node.
         window: Messages that it has sent and that have no outcome.
         principal: The principal that it sends for; `None` for this program itself.
+
+    Attributes:
+        last_sent: When it sent its last message, in seconds.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class AnonymousProducer(Sender):
         super().__init__(core, number, "an anonymous producer", core.share_of(principal))
         self._window: Final = window
         self._principal: Final = principal
+        self.last_sent = 0.0
 
     @property
     def credit(self) -> int:
@@ -144,7 +148,7 @@ class AnonymousProducer(Sender):
         if not await self._has_credit(deadline):
             return RELEASED, None
         future: asyncio.Future[Ended] = self._core.node.loop.create_future()
-        path = self._path(future)
+        path, self.last_sent = self._path(future), self._core.now()
         self._core.bind(name, self._arrival(payload, path, deadline))
         return await future
 
@@ -156,6 +160,7 @@ class AnonymousProducer(Sender):
             self._core.counts["senders without a role of the name"] += 1
             return
         await self._has_credit(None)
+        self.last_sent = self._core.now()
         self._core.bind(name, self._arrival(payload, None, None))
 
     def _settled(self, send: int) -> None:

@@ -26,6 +26,22 @@ _FIGURES: Final = {
     ),
     "nodes": gauge("dispatch_nodes", "Other nodes of the network that can be reached."),
 }
+_AGES: Final = {
+    "oldest": gauge(
+        "dispatch_oldest_seconds",
+        "How long a consumer or the next node has had the oldest message without an outcome.",
+        across="max",
+    ),
+    "stuck": gauge("dispatch_stuck", "Messages that one has had for longer than `stuck_time`."),
+    "consumers": gauge(
+        "dispatch_blocked_consumers",
+        "Consumers without credit for which a message has waited as long.",
+    ),
+    "producers": gauge(
+        "dispatch_blocked_producers",
+        "Producers without credit that have sent nothing for as long, anonymous ones included.",
+    ),
+}
 _OUTCOMES: Final = counter(
     "dispatch_outcomes", "Messages to names that have their outcome, by the outcome.", "outcome"
 )
@@ -62,6 +78,7 @@ _OF_CONTAINERS: Final = {
 
 DISPATCH_FAMILIES: Final = (
     *_FIGURES.values(),
+    *_AGES.values(),
     _OUTCOMES,
     _DROPPED,
     *_OF_CONTAINERS.values(),
@@ -76,6 +93,9 @@ def dispatch_metrics(node: Node) -> Iterator[Metric | None]:
     (row,) = report()
     for name, family in _FIGURES.items():
         yield Metric(family, (((), row[name]),))
+    ages = yield from node.parts.long_reports["ages"]()
+    for name, family in _AGES.items():
+        yield Metric(family, (((), ages[name]),))
     # Outcomes are four, and reasons are those that the code has.
     for name, family in (("outcomes", _OUTCOMES), ("counts", _DROPPED)):
         found = sorted(cast("Mapping[str, Any]", row[name]).items())

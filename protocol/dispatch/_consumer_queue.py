@@ -108,8 +108,9 @@ class ConsumerQueue(Generic[Kept]):
 
     def is_blocked(self, before: float) -> bool:
         """Whether it has no credit, and a message has waited since a time before this one."""
-        first = next(iter(self.waiting.values()), None)
-        return not self.credit and first is not None and first.since < before
+        if self.credit or not self.waiting:
+            return False
+        return next(iter(self.waiting.values())).since < before
 
     def pass_by(self) -> bool:
         """Use credit for a message that needs not wait; return whether there is credit for it."""

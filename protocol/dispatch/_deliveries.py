@@ -468,6 +468,8 @@ class Deliveries(Generic[M]):
         Args:
             now: The time, in seconds.
         """
+        if not self._copies and self.fast is None:
+            return 0.0, 0
         times = [copy.sent for copy in self._copies if copy.sent is not None]
         if self.fast is not None:
             times += [entry[2] for entry in self.fast.entries.values()]

@@ -270,7 +270,7 @@ class DeliveriesStatistics:
 
 
 class Ages(NamedTuple):
-    """Figures of a name on what has waited for long, at one moment.
+    """Figures of a name, or of a node, on what has waited for long, at one moment.
 
     Attributes:
         oldest: The time for which a target has had a message without an outcome, of the oldest one,

@@ -99,6 +99,10 @@ class NameConsumers(Generic[M]):
         """Return a consumer."""
         return self._records.get(number)
 
+    def blocked(self, before: float) -> int:
+        """Return the number of those that are blocked: see `ConsumerQueue.is_blocked`."""
+        return sum([each.queue.is_blocked(before) for each in self._records.values()])
+
     @property
     def claim(self) -> int | None:
         """The claim that others are told: `None` without a consumer, 0 if not direct."""

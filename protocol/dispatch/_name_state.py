@@ -8,7 +8,7 @@ What is to be done comes out as events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ._choice import LinkTarget, Target, is_too_far
 from ._copies import OpenCopy
@@ -28,6 +28,8 @@ from ._transit import DIGEST_SIZE
 __all__ = ["NameState"]
 
 M = TypeVar("M")
+
+_NO_AGES: Final = Ages()  # of most of many names
 
 
 class NameState(NameMessages[M]):
@@ -421,7 +423,9 @@ class NameState(NameMessages[M]):
         """
         before = now - self._totals.limits.stuck_time
         oldest, stuck = self._deliveries.get_ages(now)
-        consumers = sum(each.queue.is_blocked(before) for each in self._consumers)
+        consumers = self._consumers.blocked(before)
+        if not len(self._windows):
+            return Ages(oldest, stuck, consumers) if stuck or oldest or consumers else _NO_AGES
         last = map(self._deliveries.get_last, self._windows.without_credit())
         producers = sum(each is None or each < before for each in last)
         return Ages(oldest, stuck, consumers, producers)

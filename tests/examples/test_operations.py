@@ -73,7 +73,7 @@ def test_a_rate_is_of_a_counter_and_a_difference_of_none() -> None:
 
 def test_the_rules_are_those_that_an_operator_expects() -> None:
     names = [rule["alert"] for rule in rules()]
-    assert len(set(names)) == len(names) == 20
+    assert len(set(names)) == len(names) == 22
     for rule in rules():
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
 

@@ -29,6 +29,7 @@ from onward.protocol.dispatch import (
     RECEIVED,
     RELEASED,
     Access,
+    Ages,
     BadName,
     DeliveryLimits,
     DeliveryState,
@@ -234,6 +235,30 @@ async def test_a_consumer_that_does_not_settle_is_detached(node: Node) -> None:
     other = Taking(dispatcher, "orders", 2, ACCEPTED)
     sending.send(b"3")
     assert (other.got, sending.states[-1]) == ([b"3"], ACCEPTED)
+
+
+async def test_what_is_stuck_and_blocked_at_a_dispatcher(node: Node) -> None:
+    limits = DeliveryLimits(stuck_time=10.0)
+    options = DispatchOptions(deliveries=limits, anonymous_window=2)
+    dispatcher = await Dispatcher.attach(node, options)
+    taking, sending = Taking(dispatcher, "orders", 2), Sending(dispatcher, None)
+    waiting = Sending(dispatcher, "mail")  # it has no credit: its name has no consumer
+    sending.send(b"1", "orders")
+    await sleep(11)
+    sending.send(b"2", "orders")
+    other = Sending(dispatcher, "orders")
+    other.send(b"3")
+    await sleep(9)
+    assert dispatcher.ages() == Ages(oldest=20, stuck=1, producers=1)
+    await sleep(2)
+    assert dispatcher.ages() == Ages(oldest=22, stuck=2, consumers=1, producers=2)
+    taking.tell(ACCEPTED)
+    waiting.link.close()
+    assert dispatcher.ages() == Ages(oldest=11, stuck=1, consumers=1)
+    taking.link.close()
+    assert dispatcher.ages() == Ages(producers=1)  # its name has no consumer any more
+    other.link.close()
+    assert dispatcher.ages() == Ages()
 
 
 async def test_credit_is_drained_after_the_last_consumer_and_comes_back(

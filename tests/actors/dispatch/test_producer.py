@@ -17,7 +17,7 @@ from onward.actors.dispatch import (
     Received,
 )
 from onward.protocol import NAME, Address
-from onward.protocol.dispatch import ACCEPTED, RELEASED, BadName, DeliveryLimits, Semantics
+from onward.protocol.dispatch import ACCEPTED, RELEASED, Ages, BadName, DeliveryLimits, Semantics
 from tests.support.workers import Echo, start_worker
 
 
@@ -81,6 +81,27 @@ async def test_an_anonymous_producer_waits_for_its_window(node: Node) -> None:
     assert await second == ACCEPTED
     with pytest.raises(LimitReached, match="anonymous producers"):
         await dispatcher.produce_any()
+
+
+async def test_an_anonymous_producer_that_has_used_its_window_is_blocked(node: Node) -> None:
+    limits = DeliveryLimits(stuck_time=10.0)
+    options = DispatchOptions(deliveries=limits, anonymous_window=1)
+    dispatcher, kept = await Dispatcher.attach(node, options), Kept()
+    await dispatcher.consume("orders", kept, accept=Accept.SELF)
+    producer = await dispatcher.produce_any()
+    await dispatcher.produce_any()
+    await sleep(20)
+    await producer.send_settled("orders", b"0")
+    sent = asyncio.ensure_future(producer.send("orders", b"1"))
+    await sleep(9)
+    assert dispatcher.ages() == Ages(oldest=9)
+    await sleep(2)
+    assert dispatcher.ages() == Ages(oldest=11, stuck=1, producers=1)
+    (row,) = dispatcher.names()
+    assert (row.stuck, row.blocked_producers) == (1, 0)  # it is a producer of no name
+    kept.deliveries[1].accept()
+    assert await sent == ACCEPTED
+    assert dispatcher.ages() == Ages()
 
 
 async def test_an_anonymous_producer_ends_with_its_owner(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from asyncio import sleep
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from onward.actors import Node, ReloadFailed, Reloads, Worker
 from onward.actors.broker import Broker, BrokerOptions, LimitUse, ReportedListener
-from onward.actors.dispatch import Dispatcher
+from onward.actors.dispatch import Dispatcher, DispatchOptions, Received
 from onward.actors.instruments._instrument import Instrument
 from onward.actors.monitoring import CheckResult, Monitor, Stage
 from onward.protocol import Message, address
+from onward.protocol.dispatch import DeliveryLimits
 from onward.protocol.metrics import Metric, MetricFamily, metrics_text
 from onward.protocol.rsocket import FrameType
 from tests.support.compiled import interpreted
@@ -203,9 +205,33 @@ async def test_a_dispatcher_has_metrics(node: Node) -> None:
     found = read(monitor)
     assert found["onward_dispatch_names"][()] == 1
     assert found["onward_dispatch_left_on_disk"][()] == 0
+    for figure in ("oldest_seconds", "stuck", "blocked_consumers", "blocked_producers"):
+        assert found[f"onward_dispatch_{figure}"][()] == 0
     assert found["onward_dispatch_outcomes_total"] == {("accepted",): 1, ("released",): 1}
     assert sum(found["onward_dispatch_dropped_total"].values()) >= 1
     assert "onward_dispatch_container_open" not in found
+
+
+async def test_what_waits_for_long_at_a_dispatcher_is_in_the_metrics(node: Node) -> None:
+    limits = DeliveryLimits(stuck_time=10.0)
+    options = DispatchOptions(deliveries=limits, anonymous_window=1)
+    dispatcher, forever = await Dispatcher.attach(node, options), asyncio.Event()
+
+    async def take(_: Received) -> None:
+        await forever.wait()
+
+    await dispatcher.consume("orders", take)
+    producer = await dispatcher.produce_any()
+    sent = asyncio.ensure_future(producer.send("orders", b""))
+    await dispatcher.produce("mail")
+    await sleep(11)
+    found = read(Monitor(node))
+    assert found["onward_dispatch_oldest_seconds"][()] == 11
+    assert found["onward_dispatch_stuck"][()] == 1
+    assert found["onward_dispatch_blocked_consumers"][()] == 0
+    assert found["onward_dispatch_blocked_producers"][()] == 2
+    forever.set()
+    await sent
 
 
 async def test_containers_of_a_dispatcher_have_metrics(node: Node) -> None:
