@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from ...protocol import Address, OnwardError
-from ...protocol.dispatch import Semantics
+from ...protocol.dispatch import DeliveryLimits, Semantics
 from ...protocol.security import Principal
 from ...protocol.topology import LinkPlan, ListenerPlan, RequestPlan, TopologyPlan
 from .._node import Node
@@ -94,6 +94,7 @@ class RunningDispatcher:
             # As certificates, principals are no part of a simulated network.
             neighbour_roles=() if simulated else plan.neighbour_roles,
             name_slice=plan.name_slice,
+            deliveries=DeliveryLimits(settle_time=plan.settle_time),
         )
 
         def clock() -> float:

@@ -91,6 +91,7 @@ class Deliveries(Generic[M]):
     Attributes:
         unsettled: Number of unsettled deliveries that are not on the fast path.
         fast: Those on the fast path, if the name has one.
+        settle_time: Time in which a consumer here has to settle a message of the name, in seconds.
         changes: Number of changes after which the fast path has to be planned again.
     """
 
@@ -107,6 +108,7 @@ class Deliveries(Generic[M]):
         "_totals",
         "changes",
         "fast",
+        "settle_time",
         "unsettled",
     )
 
@@ -121,6 +123,7 @@ class Deliveries(Generic[M]):
         self._hold: HoldQueue[M] | None = None
         self.unsettled = self._size = self.changes = 0
         self._counted: Counter[str] | None = None
+        self.settle_time = self._limits.settle_time
         self._settle_at: float | None = None  # when to look for what is not settled
         self.fast: FastPath[M] | None = None
 
@@ -264,7 +267,13 @@ class Deliveries(Generic[M]):
         if copy is not None and copy.sent is None:
             copy.sent = now
             if isinstance(copy.target, ConsumerTarget):
-                self._settle_at = earlier(self._settle_at, now + self._limits.settle_time)
+                self._settle_at = earlier(self._settle_at, now + self.settle_time)
+
+    def set_settle_time(self, seconds: float | None) -> None:
+        """Replace the time in which a consumer has to settle; `None`: that of the node."""
+        self.settle_time = seconds or self._limits.settle_time
+        if self._copies:
+            self._settle_at = 0.0  # look at all of them anew
 
     def open_at(self, target: Target) -> int:
         """Return the number of open copies of a target."""
@@ -442,7 +451,7 @@ class Deliveries(Generic[M]):
         """Return the copies that consumers here have had for `settle_time`: see `lapse`."""
         if self._settle_at is None or now < self._settle_at:
             return []
-        end, late, first = now - self._limits.settle_time, list[OpenCopy[M]](), None
+        end, late, first = now - self.settle_time, list[OpenCopy[M]](), None
         for copy in self._copies:
             if copy.sent is None or not isinstance(copy.target, ConsumerTarget):
                 continue
@@ -453,7 +462,7 @@ class Deliveries(Generic[M]):
         self._settle_at = None
         if first is not None:
             # Copies with many different times are looked at no more than once in this time.
-            self._settle_at = max(first + self._limits.settle_time, now + _SETTLE_PAUSE)
+            self._settle_at = max(first + self.settle_time, now + _SETTLE_PAUSE)
         return late
 
     def lapse(self, copy: OpenCopy[M], now: float) -> list[DeliveryEvent[M]]:

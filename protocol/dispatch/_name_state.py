@@ -124,6 +124,7 @@ class NameState(NameMessages[M]):
             or it.gate is Gate.CREDIT
             or it.reliability.settle is Settlement.AT_ONCE
             or self._duplicates is not None
+            or self._deliveries.settle_time < self._totals.limits.settle_time
         ):
             return None
         fast = self._deliveries.fast
@@ -152,6 +153,8 @@ class NameState(NameMessages[M]):
         self._chooser.link_window = it.window
         self._chooser.by_load = it.weigh is Weigh.LOAD
         self._chooser.by_time = it.weigh is Weigh.TIME
+        if before is None or it.settle_time != before.settle_time:
+            self._deliveries.set_settle_time(it.settle_time)
         by_credit, always = it.gate is Gate.CREDIT, it.gate is Gate.OPEN
         self._events += self._windows.configure(it.window, by_credit=by_credit, always=always)
         seconds = it.reliability.deduplicate

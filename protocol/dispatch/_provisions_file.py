@@ -26,7 +26,19 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ..options import spelling
-from ..toml import FileTable, Problems, count, flag, one_of, read_toml, seconds, size, text, texts
+from ..toml import (
+    FileTable,
+    Problems,
+    count,
+    flag,
+    one_of,
+    positive_seconds,
+    read_toml,
+    seconds,
+    size,
+    text,
+    texts,
+)
 from ._errors import BadPattern, BadSemantics, DispatchError
 from ._limits import DispatchLimits
 from ._outcomes import ALL
@@ -167,14 +179,6 @@ def _word(kind: type[E]) -> Callable[[object], E]:
     return lambda value: words[read(value)]
 
 
-def _positive(value: object) -> float:
-    """Return a time of more than 0."""
-    made = seconds(value)
-    if not made:
-        raise ValueError("0 is not a number of seconds, more than 0")
-    return made
-
-
 def _accepts(value: object) -> int:
     return ALL if value == "all" else count(value)
 
@@ -191,7 +195,7 @@ def _semantics(table: FileTable) -> Semantics | None:
         settle=_word(Settlement),
         accepts=_accepts,
         deduplicate=seconds,
-        deadline=_positive,
+        deadline=positive_seconds,
     )
     access = _group(table, Access(), producers=_roles, consumers=_roles)
     values: dict[str, Any] = {
@@ -221,6 +225,7 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "overflow": _word(Overflow),
     "reattach": _word(Reattach),
     "tags": text,
+    "settle_time": positive_seconds,
 }
 
 
@@ -272,10 +277,10 @@ def _retry(part: FileTable) -> Callable[[], Retry]:
         retry.hold,
         messages=part.need("hold", count) or retry.hold.messages,
         size=part.take("size", count, retry.hold.size),
-        age=part.take("age", _positive, retry.hold.age),
+        age=part.take("age", positive_seconds, retry.hold.age),
         disk=part.take("disk", flag, False),
     )
     rounds = part.take("rounds", size, retry.rounds)
-    first = part.take("first", _positive, retry.first)
-    longest = part.take("longest", _positive, max(first, retry.longest))
+    first = part.take("first", positive_seconds, retry.first)
+    longest = part.take("longest", positive_seconds, max(first, retry.longest))
     return partial(Retry, rounds=rounds, first=first, longest=longest, hold=hold)

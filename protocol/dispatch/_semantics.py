@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from .._errors import ProtocolError
 from ..broker import parse_query
-from ..options import Count, check_options
+from ..options import Count, Seconds, check_options
 from ._errors import BadSemantics
 from ._semantics_parts import (
     DEFAULT_WINDOW,
@@ -64,6 +64,8 @@ class Semantics:
         tags: The query that the consumers match, as destinations of a broker, such as
             `service=orders`; empty: the consumers are those that are attached.
         access: The roles of those that may use the name.
+        settle_time: Time in which a consumer has to settle a message that it has, in seconds;
+            `None`: that of its node, `DeliveryLimits.settle_time`.
 
     Raises:
         BadSemantics: Values contradict each other; the error has all contradictions.
@@ -82,6 +84,7 @@ class Semantics:
     reattach: Reattach = Reattach.NO
     tags: str = ""
     access: Access = field(default_factory=Access)
+    settle_time: Seconds | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -242,6 +245,10 @@ CONTRADICTIONS: Final[tuple[tuple[Callable[[Semantics], bool], str], ...]] = (
     (
         lambda it: _is_link(it) and it.reliability != _RELIABILITY,
         "the outcomes of a circuit are told by its two ends alone, so reliability is theirs",
+    ),
+    (
+        lambda it: _is_link(it) and it.settle_time is not None,
+        "nodes keep no message of a circuit that a consumer would have to settle in time",
     ),
     (
         lambda it: _is_link(it) and (it.window != DEFAULT_WINDOW or it.gate is not Gate.CONSUMER),

@@ -67,6 +67,7 @@ _VALUES: Final[dict[str, tuple[str, Callable[[Any], object]]]] = {
     "overflow": ("overflow", Overflow),
     "reattach": ("reattach", Reattach),
     "tags": ("tags", _as_it_is),
+    "settle_time": ("settle_time", _as_it_is),
 }
 _RELIABILITY: Final[dict[str, tuple[str, Callable[[Any], object]]]] = {
     "settle": ("settle", Settlement),

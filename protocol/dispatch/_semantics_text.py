@@ -65,6 +65,8 @@ def _parts(semantics: Semantics) -> Iterator[str]:
     yield from _reliability(semantics.reliability)
     if semantics.window != DEFAULT_WINDOW:
         yield f"window {semantics.window}"
+    if semantics.settle_time is not None:
+        yield f"settled within {_seconds(semantics.settle_time)}"
     yield from (_WORDS.get(each, "") for each in (semantics.gate, semantics.overflow))
     yield _WORDS.get(semantics.reattach, "")
     yield from _chain(semantics.undeliverable)

@@ -17,6 +17,7 @@ __all__ = [
     "finite_number",
     "flag",
     "one_of",
+    "positive_seconds",
     "seconds",
     "shown",
     "size",
@@ -82,6 +83,14 @@ def seconds(value: object) -> float:
     if number is not None and number >= 0:
         return number
     raise ValueError(f"{shown(value)} is not a number of seconds, 0 or more")
+
+
+def positive_seconds(value: object) -> float:
+    """Return a time of more than 0."""
+    made = seconds(value)
+    if not made:
+        raise ValueError("0 is not a number of seconds, more than 0")
+    return made
 
 
 def finite_number(value: object) -> float | None:

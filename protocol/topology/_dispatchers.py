@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..broker import parse_key
-from ..dispatch import BadName, DispatchLimits, check_node_name, parse_name
+from ..dispatch import BadName, DeliveryLimits, DispatchLimits, check_node_name, parse_name
 from ..dispatch._provisions_file import read_names
 from ..toml import FileTable
 from . import _values as values
@@ -17,6 +17,7 @@ __all__ = ["name_of", "read_dispatcher"]
 ACCEPTS: Final = ("reply", "handed")
 
 _LIMITS: Final = DispatchLimits()
+_DELIVERIES: Final = DeliveryLimits()
 
 
 def name_of(value: object) -> str:
@@ -55,6 +56,7 @@ def read_dispatcher(node: FileTable, file: str, name: str) -> DispatcherPlan | N
         hold_file=table.take("hold_file", values.text, ""),
         consume_key=table.take("consume_key", _key, ""),
         neighbour_roles=table.take("neighbour_roles", values.texts, ()),
+        settle_time=table.take("settle_time", values.positive_seconds, _DELIVERIES.settle_time),
         name_slice=table.take("name_slice", values.count, 200),
         containers=read_containers(table),
     )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from .._address import Address
-from ..dispatch import Provision, Semantics
+from ..dispatch import DeliveryLimits, Provision, Semantics
 from ..options import Count, Size, check_options
 from ..toml import Position, suggestion
 from ._containers import ContainerPlan
@@ -265,6 +265,7 @@ class DispatcherPlan:
             empty: they do not ask for names.
         neighbour_roles: The roles of peers that may be neighbours over links that they have made;
             empty: each peer may that reaches the dispatcher.
+        settle_time: Time in which a consumer has to settle a message, in seconds.
         name_slice: Most names that are brought up to date before the loop does other things.
         containers: The containers of AMQP that it connects to, in the order of the file.
     """
@@ -276,6 +277,7 @@ class DispatcherPlan:
     hold_file: str = ""
     consume_key: str = ""
     neighbour_roles: tuple[str, ...] = ()
+    settle_time: float = DeliveryLimits().settle_time
     name_slice: int = 200
     containers: tuple[ContainerPlan, ...] = ()
 

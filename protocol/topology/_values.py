@@ -10,7 +10,19 @@ import re
 from typing import Final, cast
 
 from .._address import LOCAL, Address, Route, parse_route
-from ..toml import count, finite_number, flag, one_of, seconds, shown, size, table, text, texts
+from ..toml import (
+    count,
+    finite_number,
+    flag,
+    one_of,
+    positive_seconds,
+    seconds,
+    shown,
+    size,
+    table,
+    text,
+    texts,
+)
 
 __all__ = [
     "address",
@@ -24,6 +36,7 @@ __all__ = [
     "local_addresses",
     "name",
     "one_of",
+    "positive_seconds",
     "probability",
     "route",
     "routes",

@@ -79,7 +79,8 @@ async def test_a_destination_of_a_broker_consumes_a_name() -> None:
         assert (outcome.ok, outcome.told) == (True, "20 accepted")
         running = topology._running["store"].dispatcher
         assert running is not None
-        assert running.dispatcher._core.options.name_slice == 100
+        options = running.dispatcher._core.options
+        assert (options.name_slice, options.deliveries.settle_time) == (100, 300)
 
 
 ROLES = """\

@@ -205,6 +205,38 @@ def test_what_was_promised_is_sent_again_if_it_is_not_settled() -> None:
     assert state.deliveries.statistics().held == 1
 
 
+def test_a_name_may_have_a_settle_time_of_its_own() -> None:
+    state = name(Semantics(settle_time=90.0), DeliveryLimits(settle_time=60.0))
+    joined(state, 1, window=2)
+    bound(state, delivery("1", number=1), 0.0)
+    bound(state, delivery("2", number=2), 10.0)
+    assert state.get_timer() == 90.0
+    state.due(89.0)
+    assert told(state) == []
+    state.update(Semantics(settle_time=20.0), 25.0)  # it holds for what consumers have already
+    state.due(25.0)
+    assert told(state) == [MODIFIED]
+    assert state.get_timer() == 30.0
+    state.update(Semantics(), 29.0)
+    state.due(30.0)
+    assert told(state) == []
+    assert state.get_timer() == 70.0
+    state.due(70.0)
+    assert told(state) == [MODIFIED]
+    assert state.get_timer() is None
+    state.update(Semantics(settle_time=5.0), 80.0)
+    assert state.get_timer() is None
+
+
+@pytest.mark.parametrize("seconds", [5.0, 50.0])
+def test_the_fast_path_keeps_the_settle_time_of_a_name(seconds: float) -> None:
+    state = name(Semantics(settle_time=seconds), DeliveryLimits(settle_time=10.0))
+    joined(state, 1)
+    fast = state.plan_fast_path(lambda _token, _entry: delivery())
+    # A consumer is asked no later than at the time of the node: a shorter one needs full records.
+    assert (fast is not None) is (seconds > 10.0)
+
+
 def test_a_copy_that_has_ended_meanwhile_does_not_end_again() -> None:
     state = name(limits=DeliveryLimits(settle_time=60.0))
     joined(state, 1)

@@ -140,6 +140,7 @@ def test_what_can_be_combined(values: dict[str, Any]) -> None:
     ("made", "text"),
     [
         (lambda: Semantics(window=0), "window must be a whole number"),
+        (lambda: Semantics(settle_time=0), "settle_time must be"),
         (lambda: Hold(messages=0), "messages must be"),
         (lambda: Hold(age=0), "age must be"),
         (lambda: Retry(first=0), "first must be"),
@@ -174,6 +175,7 @@ def test_chain() -> None:
         (Semantics(pattern=DIRECT, second=Second.NEWEST), "direct, the newest wins"),
         (Semantics(reliability=AT_ONCE), "balanced, settled at once"),
         (Semantics(gate=Gate.CREDIT), "balanced, gate by credit"),
+        (Semantics(settle_time=0.5), "balanced, settled within 0.5 s"),
         (
             Semantics(pattern=MULTICAST, reliability=Reliability(accepts=3)),
             "multicast, 3 accept",

@@ -51,6 +51,7 @@ ALL_OF_IT: dict[str, Semantics] = {
         undeliverable=(Redirect("34#x"), Retry(), Last.DROP),
     ),
     "settled at once": Semantics(reliability=Reliability(settle=Settlement.AT_ONCE)),
+    "settled in time": Semantics(settle_time=7_200.0),
     "to tags": Semantics(tags="service=mail"),
     "circuits": Semantics(
         pattern=RoutingPattern.CLOSEST, mechanism=Mechanism.LINK, reattach=Reattach.RESUME

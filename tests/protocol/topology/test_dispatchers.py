@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onward.protocol.dispatch import Last, Redirect, RoutingPattern, Second
+from onward.protocol.dispatch import DeliveryLimits, Last, Redirect, RoutingPattern, Second
 from tests.protocol.topology.kinds import plan_of, problems_of
 
 TWO = """\
@@ -13,6 +13,7 @@ default = "closest"
 hold_file = "{dir}/hold.db"
 consume_key = "consume"
 name_slice = 7
+settle_time = 60
 [[nodes.a.dispatcher.name]]
 pattern = "orders"
 routing = "direct"
@@ -47,7 +48,7 @@ def test_dispatchers_are_read() -> None:
     assert a is not None
     assert b is not None
     ((provision,), default) = a.provisions, a.default
-    assert (provision.pattern.written, provision.source, provision.line) == ("orders", "t.toml", 6)
+    assert (provision.pattern.written, provision.source, provision.line) == ("orders", "t.toml", 7)
     assert provision.semantics.second is Second.STANDBY
     assert provision.semantics.undeliverable == (Redirect("34#late"), Last.RELEASE)
     assert default is not None
@@ -57,6 +58,7 @@ def test_dispatchers_are_read() -> None:
         ("0#hop", ("late", "prices/eu"), 5, "handed"),
     ]
     assert (a.consume_key, a.name_slice, a.neighbour_roles) == ("consume", 7, ())
+    assert (a.settle_time, b.settle_time) == (60.0, DeliveryLimits().settle_time)
     assert (b.default, b.provisions) == (None, ())
     assert (b.consume_key, b.name_slice, b.neighbour_roles) == ("", 200, ("staff", "ops"))
     assert [each.principals for each in plan.node("b").listeners] == ["peers.toml", ""]
@@ -147,6 +149,10 @@ LINK = '[[links]]\nfrom = "a"\nto = "tcp://far:1"\nas = "far"\n'
                 "4: nodes.a.dispatcher.neighbour_roles: "
                 "it goes with a listener of 'a' that has principals"
             ),
+        ),
+        (
+            NODE + "dispatcher.settle_time = 0\n",
+            "3: nodes.a.dispatcher.settle_time: 0 is not a number of seconds, more than 0",
         ),
         (
             NODE + "dispatcher.name_slice = 0\n",
