@@ -34,6 +34,7 @@ CONCEPTS = {
         "dispatch/test_producer": "_sender",
         "dispatch/test_scenarios": "",
         "dispatch/test_topology": "_dispatch_worker _inspection",
+        "dispatch/test_unread": "",
         "eventlog/recording/test_recorder": "_accounts _messages _requests",
         "eventlog/recording/test_recorder_losses": "_flow_sampler _flows",
         "eventlog/storage/test_crashes": "_folder _writer",

@@ -231,6 +231,8 @@ class Attachments:
         record.watched = (*record.watched, cell) if record.watched else watch.alone
 
     def _stopped(self, cell: Cell) -> None:
+        # What it has not read is released, and not in doubt as what it has.
+        self._core.schedule.perform()
         if (watch := self.watched.pop(cell, None)) is not None:
             for record in list(watch.records.values()):
                 self.detach(record, Refusal.GONE)

@@ -285,9 +285,24 @@ class Copies:
         value = end.value
         if len(value) != 9 or value[:1] != b"r":
             return False
-        outcome = MODIFIED if isinstance(error, InDoubt) else RELEASED
-        self._core.schedule.soon(lambda: self.disposition(value[1:], outcome, None))
+        token = value[1:]
+        if isinstance(error, InDoubt):
+            self._core.schedule.soon(lambda: self.disposition(token, MODIFIED, None))
+        else:
+            self._core.schedule.soon(lambda: self._given_back(token))
         return True
+
+    def _given_back(self, token: bytes) -> None:
+        """Receive word that a copy was certainly not handled."""
+        if self._core.is_stopping:
+            # Another consumer would not be able to tell what becomes of it any more.
+            self._core.fast.promote(token)
+            state, _ = self.tokens.get(token, (None, None))
+            arrival = None if state is None else state.arrival_of(token)
+            if state is not None and arrival is not None and not arrival.stored:
+                state.stop_unread(token)
+                return
+        self.disposition(token, RELEASED, None)
 
 
 def _taken(table: _ByLink, link: str, token: bytes) -> NameState | None:

@@ -128,6 +128,12 @@ class DispatchCore:
 
     # --- small parts ------------------------------------------------------------------------
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the dispatcher stops, with its consumers that are handlers."""
+        cell = self.node.parts.table.cell_at(self.address)
+        return cell is None or cell.is_stopping
+
     def now(self) -> float:
         """Return the time of the node's loop, in seconds."""
         return self.node.loop.time()

@@ -128,6 +128,7 @@ class DispatchWorker(Worker):
             tags.stop()
         if self._store is not None:
             self._store.close()  # what is under way stays on disk, and goes on after the next start
+        self.core.schedule.perform()
         self.core.attachments.close()
         self.core.circuits.close()
         # Last: with this word neighbours end what has no outcome yet.

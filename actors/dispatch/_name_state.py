@@ -594,6 +594,11 @@ class NameState:
                 self._pure.stop(delivery, now)
         self._perform()
 
+    def stop_unread(self, token: bytes) -> None:
+        """End a message that a consumer has not read, as both stop with the dispatcher."""
+        self._pure.stop_unread(token, self._core.now())
+        self._perform()
+
     def stopped(self) -> None:
         """Count what has not ended, as the dispatcher has stopped."""
         for delivery in self._pure.deliveries.left():

@@ -92,12 +92,16 @@ class Schedule:
             self._set = True
             self._worker.after(0, self._run)
 
-    def _run(self) -> None:
+    def perform(self) -> None:
+        """Perform the actions that wait, before something that must come after them."""
         for _ in range(len(self._actions)):
             try:
                 self._actions.popleft()()
             except Exception as error:  # noqa: BLE001 - the others must be performed too
                 self._core.fault("an action of a dispatcher", error)
+
+    def _run(self) -> None:
+        self.perform()
         self._set = bool(self._actions)
         if self._set:
             self._worker.after(0, self._run)

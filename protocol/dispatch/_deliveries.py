@@ -275,6 +275,21 @@ class Deliveries(Generic[M]):
         if self._copies:
             self._settle_at = 0.0  # look at all of them anew
 
+    def unread(self, token: bytes) -> Delivery[M] | None:
+        """Receive word that a copy was not handed over, although it was sent.
+
+        Returns:
+            Its delivery, if no other copy of it was sent; `None` if one was, or if it has ended.
+        """
+        self.promote(token)
+        copy = self._copies.get(token)
+        if copy is None:
+            return None
+        copy.sent = None
+        others = map(self._copies.get, copy.delivery.copies)
+        sent = any(each is not None and each.sent is not None for each in others)
+        return None if sent else copy.delivery
+
     def open_at(self, target: Target) -> int:
         """Return the number of open copies of a target."""
         return self._copies.count(target)

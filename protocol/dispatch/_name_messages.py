@@ -392,6 +392,15 @@ class NameMessages(Generic[M]):
         if delivery.outcome is None:
             self._finish(delivery, RELEASED)
 
+    def stop_unread(self, token: bytes, now: float) -> None:
+        """End a message that a consumer has not read, as both stop: see `stop`.
+
+        A multicast that another target has goes on until that stops.
+        """
+        delivery = self._deliveries.unread(token)
+        if delivery is not None:
+            self.stop(delivery, now)
+
     def _act(self, events: list[DeliveryEvent[M]], now: float) -> None:
         # Copies that have ended leave their queues first: none is handed over in between.
         for event in events:

@@ -818,6 +818,31 @@ def test_as_a_name_stops_what_a_target_has_is_in_doubt_and_the_rest_released() -
     assert [each.end for each in ends if not each.sent] == [CopyEnd.WITHDRAWN] * 2
 
 
+def test_what_a_consumer_has_not_read_is_released_as_both_stop() -> None:
+    state = name(Semantics(undeliverable=(HOLD, Last.RELEASE)))
+    joined(state, 1, 2)
+    bound(state, delivery("read"))
+    (unread,) = bound(state, delivery("unread", number=2))
+    state.stop_unread(unread, 1.0)
+    ended = state.events()
+    assert [each.outcome for each in ended if isinstance(each, Told)] == [RELEASED]
+    assert not [each for each in ended if isinstance(each, Hand)]
+    state.stop_unread(unread, 1.0)
+    assert state.events() == []
+    assert stopped(state)[0] == {"read": MODIFIED}
+
+
+def test_a_multicast_is_released_as_no_consumer_has_read_it() -> None:
+    state = name(Semantics(pattern=MULTICAST))
+    joined(state, 1, 2)
+    tokens = bound(state, delivery())
+    state.stop_unread(tokens[0], 1.0)
+    assert state.events() == []
+    state.stop_unread(tokens[1], 1.0)
+    assert told(state) == [RELEASED]
+    assert stopped(state) == ({}, [])
+
+
 def test_as_a_name_stops_what_is_on_hold_is_released() -> None:
     state = name(Semantics(undeliverable=(HOLD, Last.REJECT)))
     bound(state, delivery())
