@@ -87,7 +87,7 @@ test-all: $(VENV)/.test
 	-@$(MAKE) --no-print-directory $(VENV)/.amqp
 	@mkdir -p build
 	$(BIN)/coverage erase
-	$(RUN) --cov --cov-branch --cov-report=
+	ONWARD_TRIES=measured $(RUN) --cov --cov-branch --cov-report=
 	$(BIN)/coverage json --quiet -o build/coverage.json
 	$(BIN)/python tools/coverage_gates.py build/coverage.json
 	ONWARD_TRIES=counted $(RUN)

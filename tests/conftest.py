@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES, TRIES, has_count
+from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES, is_chosen
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -34,10 +34,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests that have a count, if no others are asked for."""
-    if TRIES == "counted":
-        others = [each for each in items if not has_count(each)]
-        items[:] = [each for each in items if has_count(each)]
+    """Leave out what another run has: see `tests/support/counts.py`."""
+    others = [each for each in items if not is_chosen(each)]
+    if others:
+        left_out = frozenset(others)
+        items[:] = [each for each in items if each not in left_out]
         config.hook.pytest_deselected(items=others)
 
 
