@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,13 @@ import pytest
 from onward.actors import Node
 from onward.actors.dispatch import Dispatcher
 from onward.actors.topology import Topology, TopologyFailed, read
+from onward.protocol.dispatch import ACCEPTED
 from onward.transports.simulated import SimulatedNetwork, simulate
 from tests.support.amqp import needs_proton
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "examples" / "topologies" / "container.toml"
+SOMEWHERE = "amqp://127.0.0.1:5672"
 
 FILE = """\
 [nodes.a.dispatcher.containers.shop]
@@ -41,6 +47,32 @@ async def test_a_message_to_a_name_comes_into_a_container() -> None:
             outcomes = await topology.check()
             assert [outcome.ok for outcome in outcomes] == [True], outcomes
         assert b"two apples" in got[0]
+
+
+@pytest.mark.peer
+@pytest.mark.real_time
+async def test_the_example_sends_into_a_container_takes_out_of_it_and_lets_links_through() -> None:
+    proton = needs_proton()
+    async with Node("far") as node, asyncio.timeout(60):
+        far, got = await Dispatcher.attach(node), asyncio.Queue[bytes]()
+        for name in ("queue.orders", "queue.vault"):
+            await far.consume(name, lambda each: got.put_nowait(each.payload))
+        listener = await node.listen("amqp://127.0.0.1:0", dispatcher=far)
+        text = EXAMPLE.read_text()
+        assert text.count(SOMEWHERE) == 2  # in a comment, and the URI
+        plan = read(text.replace(SOMEWHERE, listener.uri), "container.toml")
+        async with await Topology.start(plan) as topology:
+            (outcome,) = await topology.check()
+            assert (outcome.ok, outcome.told) == (True, "5 accepted"), outcome
+            for _ in range(5):
+                assert b"two apples" in await got.get()
+            news = await far.produce("queue.news")
+            assert await news.send(b"rain") == ACCEPTED
+            running = topology._running["shop"].dispatcher
+            assert running is not None
+            vault = await running.dispatcher.attach_producer("vault")
+            assert await vault.send(bytes(proton.Message(body=b"a ring").encode())) == ACCEPTED
+            assert b"a ring" in await got.get()
 
 
 LOGIN = 'user = "ann"\npassword_file = "{dir}/password"'
