@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,9 @@ __all__ = ["BrokerRules"]
 _DEFAULT_TAGS: Final = 2
 """ServiceName and RouteId, which the broker adds if they are absent."""
 
+CHECKED: Final = 500
+"""Registrations that are checked by other rules before the loop does other things."""
+
 _MANAGEMENT: Final = (int(WellKnownKey.SERVICE_NAME), MANAGEMENT_SERVICE)
 
 
@@ -65,6 +69,8 @@ class BrokerRules(Worker):
         self.broker_id = broker_id or uuid.uuid4()
         self.index = TagIndexWorker(options, self.broker_id.bytes)
         self.authorization = authorization
+        # The route ids of the registrations that are still to be checked by other rules.
+        self._to_check: deque[bytes] = deque()
 
     @property
     def authorization(self) -> Authorization | None:
@@ -161,13 +167,28 @@ class BrokerRules(Worker):
         return partial(authorization.may_see, peer)
 
     def _on_other_rules(self) -> None:
-        """Forget decisions on requests, and end registrations that are no longer allowed."""
+        """Forget decisions on requests, and end registrations that are no longer allowed.
+
+        That is done in slices, the first at once.
+        """
         self.index.epoch += 1
-        authorization = self.authorization
-        if authorization is None:
-            return
-        for entry in (*self.index.own_entries(), *self.index.suspended.values()):
-            self._check_registration(entry, authorization)
+        idle = not self._to_check
+        own = [entry.route_id for entry in self.index.own_entries()]
+        self._to_check = deque((*own, *self.index.suspended))
+        if idle:
+            self._check_some()
+
+    def _check_some(self) -> None:
+        """Check a slice of registrations by the rules of now."""
+        index, own = self.index, self.broker_id.bytes
+        for _ in range(min(CHECKED, len(self._to_check))):
+            route_id = self._to_check.popleft()
+            # A session may have been suspended, or resumed, since.
+            entry = index.table.entry_of(route_id, own) or index.suspended.get(route_id)
+            if entry is not None and self.authorization is not None:
+                self._check_registration(entry, self.authorization)
+        if self._to_check:
+            self.after(0.0, self._check_some)
 
     def renew(self, route_id: UUID, principal: Principal) -> None:
         """Replace the principal of a connection that is a destination.

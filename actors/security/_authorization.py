@@ -287,7 +287,8 @@ class Authorization:
         """Put other rules in force, in one step. Call it on the loop of the broker's node.
 
         Decisions that were remembered are made anew. The connection of a destination is closed if
-        its principal may not register it any more. Requests under way go on.
+        its principal may not register it any more: they are checked in slices, soon. Requests under
+        way go on.
         """
         self._rules = rules
         self._replaced += 1
