@@ -77,6 +77,9 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
 """The module of each command, in the order of the help, behind the modules of the servers that have
 options it reads. For a given command only these are imported: all take a quarter of a second."""
 
+_STANDARD_FILES: Final = ("stdin", "stdout", "stderr")
+"""The names in `sys` of the files with the numbers 0, 1 and 2."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
@@ -90,8 +93,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: The command line is wrong, or help was asked for.
     """
+    _open_standard_files()
     words = sys.argv[1:] if arguments is None else arguments
-    parsed = _parser(next(iter(words), "")).parse_args(words)
+    name = next(iter(words), "")
+    try:
+        parsed = _parser(name).parse_args(words)
+    except KeyboardInterrupt:
+        # The modules of the command were being imported.
+        return _failed(name, "interrupted", Status.FAILED)
     try:
         apply_context(parsed, os.environ)
         parsed.command(parsed)
@@ -112,6 +121,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _failed(parsed.name, error, Status.FAILED)
     return Status.OK
+
+
+def _open_standard_files() -> None:
+    """Open the null device in place of a standard file that is closed: input, output or errors.
+
+    A connection that is made would have its number then. uvloop aborts the process when it closes
+    one of these numbers, and what is printed would be sent to the peer.
+    """
+    for number, name in enumerate(_STANDARD_FILES):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number: those below it are open.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            if getattr(sys, name) is None:
+                mode = "r" if number == 0 else "w"
+                setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def _failed(name: str, error: object, status: Status) -> Status:

@@ -142,6 +142,17 @@ def test_a_signal_before_anything_is_done_has_status_1(monkeypatch: Patch, capsy
     assert capsys.readouterr().err == "onward send: interrupted\n"
 
 
+def test_a_signal_while_modules_are_imported_has_status_1(
+    monkeypatch: Patch, capsys: Capsys
+) -> None:
+    def interrupted(command: str) -> argparse.ArgumentParser:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onward.cli._main._parser", interrupted)
+    assert main(["routes"]) == Status.FAILED
+    assert capsys.readouterr().err == "onward routes: interrupted\n"
+
+
 def test_an_error_of_the_system_is_one_line(monkeypatch: Patch, capsys: Capsys) -> None:
     def broken() -> bytes:
         raise OSError("the disk is on fire")
@@ -231,3 +242,20 @@ def test_output_that_nobody_reads_ends_a_command_quietly() -> None:
             timeout=TIMEOUT,
         )
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", *exhaustive(">&-", "2>&-"), "<&- >&- 2>&-"])
+def test_a_connection_gets_no_number_of_a_standard_file(closed: str, far: Far) -> None:
+    # uvloop aborts the process as it closes one.
+    script = f'exec "$@" {closed}'
+    request = ("request", f"1#{far.where} => echo", "-")
+    command = ["sh", "-c", script, "sh", sys.executable, "-m", "onward.cli", *request]
+    done = subprocess.run(command, capture_output=True, input=b"", timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stderr) == (Status.OK, b"")
+
+
+def test_a_standard_file_that_is_closed_is_the_null_device() -> None:
+    code = "import sys; from onward.cli import main; main(['draw', '-']); print(sys.stdin.read())"
+    command = ["sh", "-c", 'exec "$@" <&- 2>&-', "sh", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=False)
+    assert (done.returncode, done.stdout) == (0, b"\n")
