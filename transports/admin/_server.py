@@ -8,6 +8,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
+from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ...actors import Worker
@@ -135,6 +136,16 @@ class AdminServer(Worker):
         except BaseException:
             acceptor.abandon()
             raise
+
+    async def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop listening: what is made in its place listens at the same URI."""
+        del exception_type, exception_value, traceback
+        await self.on_stop()
 
     async def on_stop(self) -> None:
         """Stop listening, and cut the connections."""

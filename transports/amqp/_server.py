@@ -7,6 +7,7 @@ import logging
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 from ...actors import Worker
@@ -124,6 +125,16 @@ class AmqpServer(Worker):
             self._unwatch()
             acceptor.abandon()
             raise
+
+    async def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop listening: what is made in its place listens at the same URI."""
+        del exception_type, exception_value, traceback
+        await self.on_stop()
 
     async def on_stop(self) -> None:
         """Stop listening, and close the connections: a client is told, and then cut."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...actors import Worker
@@ -31,6 +32,16 @@ class ListeningWorker(Worker):
         super().__init__()
         self.uri = ""
         self._on_closed = on_closed
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> Awaitable[None] | None:
+        """Stop listening, as when the worker is stopped."""
+        del exception_type, exception_value, traceback
+        return self.on_stop()
 
     async def listen(self) -> None:
         """Start listening. Not overridden if `on_start` does that.

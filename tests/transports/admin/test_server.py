@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, OnFailure, Supervision
 from onward.actors.security import AnonymousAuthenticator, Authentication
+from onward.protocol import Message
 from onward.transports import TlsOptions
 from onward.transports.admin import (
     AdminOptions,
@@ -23,8 +24,9 @@ from onward.transports.admin import (
     text_response,
 )
 from tests.support.certificates import Certificates
-from tests.support.http_peer import serving
+from tests.support.http_peer import Served, serving
 from tests.support.loops import on_both_loops
+from tests.support.transports import eventually
 
 ANYONE = Authentication([AnonymousAuthenticator()])
 
@@ -72,6 +74,32 @@ def test_an_interface_that_is_open_to_others_is_refused(
     given = certificates.listener if tls else None
     with pytest.raises(ValueError, match=text):
         AdminServer(uri, paths(), tls=given, authentication=ANYONE if authentication else None)
+
+
+class Failing(AdminServer):
+    """An interface that each message makes fail."""
+
+    def handle_message(self, message: Message) -> None:
+        raise RuntimeError(message.payload.decode())
+
+
+async def test_an_interface_that_fails_is_closed_and_another_one_takes_its_place() -> None:
+    made: list[Failing] = []
+
+    def make() -> Failing:
+        made.append(Failing(made[0].uri if made else "http://127.0.0.1:0", paths()))
+        return made[-1]
+
+    async with Node("served") as node:
+        supervision = Supervision(OnFailure.RESTART, max_restarts=1)
+        await node.start(make, address="admin", supervision=supervision)
+        peer = await Served(node, made[0]).connect()
+        node.send("admin", b"fails")
+        assert await peer.reader.read() == b""
+        peer.writer.close()
+        await eventually(lambda: len(made) == 2 and made[1]._acceptor and made[1].uri)
+        assert made[1].uri == made[0].uri
+        assert [each.statistics().connections for each in made] == [0, 0]
 
 
 def test_beyond_the_loopback_interface_it_has_tls_and_authentication(

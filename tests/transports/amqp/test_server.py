@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, OnFailure, Supervision
 from onward.actors.dispatch import ConsumerRefused
 from onward.actors.security import AnonymousAuthenticator, Authentication
+from onward.protocol import Message
 from onward.protocol.dispatch import ACCEPTED, Refusal
 from onward.protocol.security import ANONYMOUS, PeerIdentity, Principal, UserPassword
 from onward.transports.amqp._connection import _mechanisms
@@ -686,3 +687,41 @@ async def test_a_port_in_use_is_an_error() -> None:
         server = AmqpServer(served.server.uri, MemoryPort(), authentication=authentication)
         with pytest.raises(OSError, match="in use"):
             await served.node.start(lambda: server, address="second")
+
+
+class Failing(AmqpServer):
+    """A listener that each message makes fail."""
+
+    def handle_message(self, message: Message) -> None:
+        raise RuntimeError(message.payload.decode())
+
+
+async def test_a_listener_that_fails_ends_its_connections_and_another_one_takes_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made: list[Failing] = []
+
+    def make() -> Failing:
+        made.append(Failing(made[0].uri if made else URI, MemoryPort()))
+        return made[-1]
+
+    async with Node("served") as node:
+        supervision = Supervision(OnFailure.RESTART, max_restarts=1)
+        await node.start(make, address="amqp", supervision=supervision)
+        sockets: list[Socket] = []
+        for text in (b"fails", b"fails again"):
+            served = Served(node, made[-1], MemoryPort())
+            sockets.append(await served.opened())
+            node.send("amqp", text)
+            await sockets[-1].until(lambda: sockets[-1].lost)
+            if text == b"fails":
+                await eventually(lambda: len(made) == 2 and made[1]._acceptor and made[1].uri)
+        await eventually(lambda: not node.has("amqp"))
+        assert [each.statistics().connections for each in made] == [0, 0]
+        assert made[0].uri == made[1].uri
+        with pytest.raises(ConnectionRefusedError):
+            await served.connect()
+    assert [each.condition.name for each in sockets] == ["amqp:connection:forced"] * 2
+    for each in sockets:
+        each.client.release()
+    assert "fails again" in caplog.text

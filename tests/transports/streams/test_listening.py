@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Node, OnFailure, Supervision
 from onward.actors.broker import Broker
-from onward.protocol import Address, NodeStopped
+from onward.protocol import Address, Message, NodeStopped
 from onward.transports import WebSocketOptions
 from onward.transports.streams._listening import Listeners, ListeningWorker, WorkerListener
 
@@ -63,6 +63,24 @@ async def test_a_worker_that_listens_is_held_until_it_is_closed() -> None:
         await listener.close()
         assert not node.has(listener.address)
         assert list(listeners) == []
+
+
+class Failing(Ear):
+    def handle_message(self, message: Message) -> None:
+        raise RuntimeError(message.payload.decode())
+
+
+async def test_a_worker_that_fails_listens_no_more() -> None:
+    closed: list[Address] = []
+    async with Node() as node:
+        worker = Failing(closed.append)
+        supervision = Supervision(OnFailure.STOP)
+        address = await node.start(lambda: worker, supervision=supervision)
+        stopped = asyncio.Event()
+        node.watch(address, stopped.set)
+        node.send(address, b"fails")
+        await stopped.wait()
+        assert closed == [address]
 
 
 async def test_all_of_a_transports_listeners_are_closed_together() -> None:
