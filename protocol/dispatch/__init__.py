@@ -9,7 +9,7 @@ table.find(parse_name("amqp://host/orders/eu/audit", "node-a").text)  # "multica
 """
 
 from ._asks import Ask, Asks
-from ._choice import Chooser, ConsumerTarget, LinkTarget, Load, Target, is_too_far
+from ._choice import Chooser, is_too_far
 from ._circuit_codec import parse_circuit_frame, serialize_circuit_frame
 from ._circuit_end import CircuitEnd
 from ._circuit_events import CircuitDown, CircuitEvent, CircuitMisuse, CircuitUnresolved
@@ -130,6 +130,7 @@ from ._knowledge import Knowledge
 from ._limits import MAX_NAME, DispatchLimits, NameSize
 from ._link_states import LinkStateBook, News, NodeRecord
 from ._list_sync import Assembly, ListOfNode, ListSync
+from ._loads import ConsumerTarget, LinkTarget, Load, Loads, Target
 from ._name_consumers import ConsumerChange, NameConsumer, NameConsumers
 from ._name_events import (
     Announced,
@@ -380,6 +381,7 @@ __all__ = [
     "ListRequest",
     "ListSync",
     "Load",
+    "Loads",
     "Mechanism",
     "Modified",
     "Name",

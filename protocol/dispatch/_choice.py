@@ -15,10 +15,8 @@ so load does not count, and what passes keeps its order.
 | balanced | the lowest *value*: load of a consumer here; load of the link plus cost of a node |
 | multicast | each consumer here, and each next node once |
 
-The load of a consumer is the number of messages that wait for it or that it has not settled; that
-of a link counts the unsettled messages of this name on it. A consumer or link with a full window is
-chosen only if all are full, and then the least full. A balanced name can weigh loads by the average
-time to settlement: then a consumer that is twice as slow counts twice.
+A consumer or link with a full window is chosen only if all are full, and then the least full. A
+balanced name can weigh loads by the average time to settlement: see `Loads`.
 
 Targets that were tried, and next nodes that the message has passed, are left out. A message that
 `is_too_far` is not sent on at all: it is released.
@@ -27,56 +25,18 @@ Targets that were tried, and next nodes that the message has passed, are left ou
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from ._graph import Paths
+from ._loads import ConsumerTarget, LinkTarget, Loads, Target
 from ._semantics_parts import RoutingPattern
-from ._small_table import EMPTY, SmallTable, put, without
 from ._transit import MAX_PATH, node_digest
 
-__all__ = [
-    "Chooser",
-    "ConsumerTarget",
-    "LinkTarget",
-    "Load",
-    "Target",
-    "is_too_far",
-]
-
-_AVERAGED: Final = 8
-"""Settlements over which the average time is formed, by exponential decay."""
-
+__all__ = ["Chooser", "is_too_far"]
 
 _MOST_BEFORE: Final = 4
 """Changes of the paths of which the ways before are kept, for multicasts. Beyond: the oldest are
 forgotten."""
-
-_NONE: Final[dict[Any, Any]] = {}
-
-
-class ConsumerTarget(NamedTuple):
-    """A consumer of this node, as the target of a copy.
-
-    Attributes:
-        consumer: Its number at this node.
-    """
-
-    consumer: int
-
-
-class LinkTarget(NamedTuple):
-    """The link to a next node, as the target of a copy.
-
-    Attributes:
-        link: Its name at this node.
-    """
-
-    link: str
-
-
-Target: TypeAlias = ConsumerTarget | LinkTarget
-"""A target of a copy."""
 
 
 class _Remote(NamedTuple):
@@ -93,21 +53,6 @@ class _Remote(NamedTuple):
     node: str
     link: str
     neighbour: bytes
-
-
-@dataclass(slots=True, eq=False)
-class Load:
-    """The load of a consumer or a link.
-
-    Attributes:
-        window: Messages from which on it is full.
-        messages: Messages that are bound to it and not settled.
-        average: Average time to settlement, in seconds; 0 before the first.
-    """
-
-    window: int
-    messages: int = 0
-    average: float = 0.0
 
 
 class _Before(NamedTuple):
@@ -132,8 +77,8 @@ class _Best(NamedTuple):
     target: Target
 
 
-class Chooser:
-    """The consumers of a name as one node sees them.
+class Chooser(Loads):
+    """The consumers of a name as one node sees them, to choose from.
 
     Args:
         link_window: Unsettled messages of the name on one link from which on it counts as full.
@@ -141,28 +86,13 @@ class Chooser:
         by_time: Whether loads are weighed by time to settlement, for balanced.
     """
 
-    __slots__ = (
-        "_before",
-        "_consumers",
-        "_link_to",
-        "_links",
-        "_nodes",
-        "_paths",
-        "_remotes",
-        "_turns",
-        "by_load",
-        "by_time",
-        "link_window",
-    )
+    __slots__ = ("_before", "_link_to", "_nodes", "_paths", "_remotes", "_turns", "by_load")
 
     def __init__(
         self, link_window: int = 250, *, by_load: bool = False, by_time: bool = False
     ) -> None:
-        self.link_window = link_window
+        super().__init__(link_window, by_time=by_time)
         self.by_load = by_load
-        self.by_time = by_time
-        self._consumers: SmallTable[int, Load] = EMPTY
-        self._links: dict[str, Load] = _NONE  # made for the first one
         self._nodes: frozenset[str] = frozenset()
         self._paths: Paths | None = None
         self._before: tuple[_Before, ...] = ()
@@ -176,16 +106,6 @@ class Chooser:
         return len(self._consumers) + len(self._remotes)
 
     @property
-    def consumers(self) -> tuple[int, ...]:
-        """The consumers here; the first of them is the next in rotation."""
-        return tuple(self._consumers)
-
-    @property
-    def loads(self) -> SmallTable[int, Load]:
-        """The loads of the consumers here, to be counted in."""
-        return self._consumers
-
-    @property
     def has_remotes(self) -> bool:
         """Whether there is a way to another node that has consumers."""
         return bool(self._remotes)
@@ -197,20 +117,6 @@ class Chooser:
         for remote in self._remotes:
             behind.setdefault(remote.link, set()).add(remote.node)
         return {link: frozenset(nodes) for link, nodes in behind.items()}
-
-    def add_consumer(self, consumer: int, window: int, messages: int = 0) -> None:
-        """Add a consumer of this node.
-
-        Args:
-            consumer: Its number.
-            window: Messages from which on it is full.
-            messages: Messages that it has already, from a time when it was here before.
-        """
-        self._consumers = put(self._consumers, consumer, Load(window, messages))
-
-    def remove_consumer(self, consumer: int) -> None:
-        """Remove a consumer of this node; do nothing if it is not there."""
-        self._consumers = without(self._consumers, consumer)
 
     def set_remotes(self, nodes: Iterable[str]) -> None:
         """Replace the other nodes that have consumers; the loads of links in use are kept."""
@@ -242,7 +148,7 @@ class Chooser:
             return
         # Sorted, so that rotation begins at the same node everywhere.
         self._remotes = tuple(sorted(self._ways(self._paths)))
-        self._forget_idle_links()
+        self._forget_idle_links({each.link for each in self._remotes})
 
     def _ways(self, paths: Paths) -> Iterator[_Remote]:
         """Yield the ways to the nodes that have consumers, by some paths."""
@@ -252,52 +158,6 @@ class Chooser:
             if hop is not None and cost is not None and link is not None:
                 yield _Remote(cost, node, link, node_digest(hop))
 
-    def _forget_idle_links(self) -> None:
-        links = {each.link for each in self._remotes}
-        for link in [name for name, load in self._links.items() if not load.messages]:
-            if link not in links:
-                del self._links[link]
-
-    # --- loads ------------------------------------------------------------------------------
-
-    def load(self, target: Target) -> int:
-        """Return the number of messages that are bound to a target and not settled."""
-        load = self._load(target)
-        return load.messages if load is not None else 0
-
-    def bound(self, target: Target) -> None:
-        """Count a message as bound to a target."""
-        if isinstance(target, LinkTarget):
-            self.link_load(target.link).messages += 1
-        elif (load := self._load(target)) is not None:
-            load.messages += 1
-
-    def link_load(self, link: str) -> Load:
-        """Return the load of a link, to be counted in until the ways change."""
-        load = self._links.get(link)
-        if load is None:
-            if self._links is _NONE:
-                self._links = {}
-            load = self._links[link] = Load(self.link_window)
-        return load
-
-    def settled(self, target: Target, seconds: float | None = None) -> None:
-        """Count a message of a target as settled; do nothing if the target has gone.
-
-        Args:
-            target: The target.
-            seconds: The time that it took, which counts for a name that weighs by time only. `None`
-                leaves the average as it is, for a message that was not handed over.
-        """
-        load = self._load(target)
-        if load is None or not load.messages:
-            return
-        load.messages -= 1
-        # Messages on the fast path, which a name that weighs by time has not, are not timed.
-        if seconds is not None and self.by_time:
-            weight = 1.0 if not load.average else 1.0 / _AVERAGED
-            load.average += weight * (seconds - load.average)
-
     def link_lost(self, link: str) -> None:
         """Forget a link, and the nodes behind it until there are other paths."""
         self._links.pop(link, None)
@@ -306,11 +166,6 @@ class Chooser:
             each._replace(remotes=tuple(way for way in each.remotes if way.link != link))
             for each in self._before
         )
-
-    def _load(self, target: Target) -> Load | None:
-        if isinstance(target, ConsumerTarget):
-            return self._consumers.get(target.consumer)
-        return self._links.get(target.link)
 
     # --- the choice -------------------------------------------------------------------------
 
@@ -512,22 +367,6 @@ class Chooser:
                 ):
                     yield remote
 
-    def _rotate(self, consumer: int) -> None:
-        if isinstance(self._consumers, dict):
-            self._consumers[consumer] = self._consumers.pop(consumer)
-
-    def _weights(self) -> Callable[[Load], float]:
-        """Return the function that weighs a load by its time to settlement."""
-        if not self.by_time:
-            return _alike
-        times = [each.average for each in (*self._consumers.values(), *self._links.values())]
-        fastest = min(filter(None, times), default=0.0)
-
-        def weight(load: Load) -> float:
-            return load.average / fastest if load.average else 1.0
-
-        return weight
-
 
 def is_too_far(passed: int, radius: int) -> bool:
     """Whether a message has passed more nodes than any shortest path of the network has.
@@ -543,7 +382,3 @@ def is_too_far(passed: int, radius: int) -> bool:
 
 def _no_link(_node: str) -> None:
     """Return that there is no link."""
-
-
-def _alike(_load: Load) -> float:
-    return 1.0

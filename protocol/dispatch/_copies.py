@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from ._choice import Target
 from ._delivery import Delivery
+from ._loads import Target
 
 __all__ = ["CopyTable", "OpenCopy"]
 

@@ -31,7 +31,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from ._choice import ConsumerTarget, Target
 from ._copies import CopyTable, OpenCopy
 from ._delivery import (
     FIGURES,
@@ -50,6 +49,7 @@ from ._delivery import (
 from ._delivery_limits import NodeTotals, Share
 from ._fast_path import FastDelivery, FastPath
 from ._hold_queue import HoldQueue
+from ._loads import ConsumerTarget, Target
 from ._outcomes import (
     MODIFIED,
     RELEASED,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from ._choice import Target
 from ._delivery_limits import Share
+from ._loads import Target
 from ._outcomes import Accepted, FanOut, Modified, Outcome, Rejected, Released, Tally
 from ._semantics_parts import Redirect, Retry
 from ._transit import Identity

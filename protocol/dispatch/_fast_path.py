@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from ._choice import Chooser, ConsumerTarget, LinkTarget, Load
+from ._choice import Chooser
 from ._consumer_queue import ConsumerQueue
 from ._delivery import Delivery
 from ._delivery_limits import NodeTotals, Share
+from ._loads import ConsumerTarget, LinkTarget, Load
 from ._name_consumers import NameConsumer
 from ._semantics_parts import RoutingPattern
 from ._small_table import EMPTY, SmallTable

@@ -15,9 +15,9 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, Generic, TypeVar
 
-from ._choice import Target
 from ._delivery import Delivery
 from ._delivery_limits import NodeTotals
+from ._loads import Target
 from ._semantics_parts import Retry
 
 __all__ = ["HoldQueue"]

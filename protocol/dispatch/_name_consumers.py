@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ._choice import Chooser, ConsumerTarget
+from ._choice import Chooser
 from ._consumer_queue import ConsumerQueue
 from ._delivery import Delivery
 from ._delivery_limits import NodeTotals, Share
 from ._direct_consumers import DirectConsumers
+from ._loads import ConsumerTarget
 from ._name_events import Refusal
 from ._semantics import Semantics
 from ._semantics_parts import Overflow, RoutingPattern, Second

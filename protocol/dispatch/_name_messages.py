@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from ._choice import Chooser, ConsumerTarget, LinkTarget, Target, is_too_far
+from ._choice import Chooser, is_too_far
 from ._deliveries import Deliveries
 from ._delivery import (
     CopyEnd,
@@ -30,6 +30,7 @@ from ._delivery import (
 )
 from ._delivery_limits import NodeTotals
 from ._duplicate_window import DuplicateWindow
+from ._loads import ConsumerTarget, LinkTarget, Target
 from ._name_consumers import NameConsumer, NameConsumers
 from ._name_events import (
     Announced,

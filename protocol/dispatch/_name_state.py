@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from ._choice import LinkTarget, Target, is_too_far
+from ._choice import is_too_far
 from ._copies import OpenCopy
 from ._deliveries import earlier
 from ._delivery import Ages
@@ -18,6 +18,7 @@ from ._delivery_limits import NodeTotals, Share
 from ._duplicate_window import DuplicateWindow
 from ._fast_path import FastPath, Promote
 from ._graph import Paths
+from ._loads import LinkTarget, Target
 from ._name_events import ConsumerActive, ConsumerEnded, DropReason, Refusal
 from ._name_messages import NameMessages
 from ._semantics import Semantics

@@ -208,19 +208,6 @@ def test_a_consumer_that_is_twice_as_slow_counts_twice() -> None:
     assert counts[LinkTarget("x")] == 0
 
 
-def test_an_average_moves_by_an_eighth_and_a_loss_does_not_count() -> None:
-    chooser = Chooser(by_time=True)
-    chooser.add_consumer(1, 250)
-    chooser.add_consumer(2, 250)
-    for seconds in (1.0, None, 9.0):  # an average of 2 seconds
-        chooser.bound(ConsumerTarget(1))
-        chooser.settled(ConsumerTarget(1), seconds)
-    chooser.bound(ConsumerTarget(2))
-    chooser.settled(ConsumerTarget(2), 2.0)
-    counts = Counter(_bind(chooser) for _ in range(20))
-    assert counts == {ConsumerTarget(1): 10, ConsumerTarget(2): 10}
-
-
 def test_times_count_while_the_name_weighs_by_time() -> None:
     chooser = Chooser()
     for number, seconds in ((1, 0.1), (2, 0.4)):
@@ -391,12 +378,6 @@ def test_a_link_without_a_neighbour_leads_nowhere_and_a_lost_one_until_there_are
     assert chooser.direct(HERE) is None
     chooser.set_remotes(["x", "w"])
     assert chooser.links == {"link": {"x"}}
-
-
-def test_a_consumer_that_is_back_has_the_load_that_it_had() -> None:
-    chooser = Chooser()
-    chooser.add_consumer(1, 5, 3)
-    assert chooser.load(ConsumerTarget(1)) == 3
 
 
 # --- circuits -------------------------------------------------------------------------------
