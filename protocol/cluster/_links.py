@@ -42,6 +42,11 @@ class LinkRefusal(Enum):
         """Whether an operator has to change something."""
         return self in (self.OWN_ID, self.TWIN, self.VERSION, self.ZONE)
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the next attempt is refused as well, until another broker is at the address."""
+        return self in (self.OWN_ID, self.VERSION, self.ZONE)
+
 
 @dataclass(frozen=True, slots=True)
 class LinkRefused:

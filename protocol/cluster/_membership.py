@@ -184,13 +184,16 @@ class Membership:
         Returns:
             Whether the link is kept. One that is refused has to be closed with the reason.
         """
-        if dialled is not None:
-            self._dialling.reached(dialled, info.broker_id, now)
         role = role_of(info, self.own, dialled=dialled is not None) or LinkRole.MESH
         # Another implementation knows no comparison; it is told instead.
         compares = dialled is not None and bool(info.version)
         made = PeerLink(link, info, dialled, now, now if compares else inf, role)
         refusal = self._admission.refusal(made, self.own, now)
+        if dialled is not None and refusal is not None and refusal.is_lasting:
+            # What broker is there does not matter: it is as if there were none.
+            self._dialling.failed(dialled, refusal.value, now)
+        elif dialled is not None:
+            self._dialling.reached(dialled, info.broker_id, now)
         if refusal is not None:
             self._refused[refusal] += 1
             if refusal is LinkRefusal.GATEWAY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -21,6 +22,7 @@ from onward.protocol.cluster import (
     ROUTE_JOIN_ROUTE,
     ROUTES_ROUTE,
     ClusterLimits,
+    LinkRefusal,
     PeerInfo,
     Position,
     java_route,
@@ -402,6 +404,27 @@ async def test_facts_that_cannot_be_read_are_refused(cluster: Clusters) -> None:
     with pytest.raises(PeerRefused, match="instance"):
         await cluster.network.connect_from(FAKE)(one.uri, Odd())
     assert one.cluster.peers() == []
+
+
+@pytest.mark.parametrize("facts", [{"version": "2"}, {"zone": "b"}, {"instance": 1}])
+async def test_a_seed_that_cannot_be_a_peer_is_dialled_rarely_and_shown(
+    cluster: Clusters, facts: dict[str, Any]
+) -> None:
+    one = await cluster.start("one", ["fake"], join=False)
+    own_id = {"broker_id": one.id} if "instance" in facts else {}
+    cluster.network.listen(FAKE, FakePeer(**own_id, **facts))
+    one.cluster.join(one.uri)
+    await asyncio.sleep(120)
+    # After 1 s, 2 s, 4 s and so on, up to 30 s, and a second more if its id is the smaller one.
+    assert 7 <= len(cluster.network.dials) <= 8
+    (row,) = one.cluster.peers()
+    ((refusal, count),) = one.cluster.statistics().refused.items()
+    assert (row.uri, row.state, count) == (FAKE, "connecting", len(cluster.network.dials))
+    assert row.reason == LinkRefusal[refusal.upper()].value
+    right = FakePeer()
+    cluster.network.listen(FAKE, right)
+    await asyncio.sleep(32)
+    assert one.peer(right.facts.broker_id).state == "joining"
 
 
 async def test_another_broker_with_the_id_of_one_that_has_a_link(cluster: Clusters) -> None:

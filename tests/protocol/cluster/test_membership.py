@@ -363,6 +363,41 @@ def test_links_that_are_refused(other: PeerInfo, reason: LinkRefusal) -> None:
     assert made.connected(info(8), "new", dialled=None, now=60.0) == Linked()
 
 
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (info(5, instance=2), LinkRefusal.OWN_ID),
+        (info(7, version="2"), LinkRefusal.VERSION),
+        (info(7, zone="b"), LinkRefusal.ZONE),
+    ],
+)
+def test_a_broker_that_cannot_be_a_peer_is_dialled_more_and_more_rarely(
+    other: PeerInfo, reason: LinkRefusal
+) -> None:
+    made, now, waits = member(5, 1), 0.0, list[float]()
+    for _ in range(7):
+        assert dials(made, now) == ["tcp://b1:1"]
+        found = made.connected(other, "new", dialled="tcp://b1:1", now=now)
+        assert found == LinkRefused(reason, other)
+        assert list(made.unreached()) == [("tcp://b1:1", reason.value)]
+        # As the attempt ends with the refusal, it has not failed once more.
+        made.failed("tcp://b1:1", "refused", now)
+        waits.append(made.get_timer() - now)
+        now = made.get_timer()
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    # Another broker is there now.
+    assert dials(made, now) == ["tcp://b1:1"]
+    assert made.connected(info(1), "link 1", dialled="tcp://b1:1", now=now) == Linked()
+
+
+def test_this_broker_behind_a_seed_is_dialled_once() -> None:
+    made = member(5, 1)
+    assert dials(made) == ["tcp://b1:1"]
+    assert isinstance(made.connected(made.own, "x", dialled="tcp://b1:1", now=0.0), LinkRefused)
+    assert dials(made, 1000.0) == []
+    assert list(made.unreached()) == []
+
+
 def test_of_two_links_the_one_of_the_smaller_id_stays() -> None:
     made = member(5)
     linked(made, 1)
