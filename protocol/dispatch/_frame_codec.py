@@ -61,9 +61,13 @@ __all__ = [
     "in_frames",
     "links_item",
     "list_item",
+    "read_change_head",
 ]
 
 VERSION: Final = 1
+
+_CHANGE: Final = bytes((0x88, VERSION, NetworkFrameKind.LIST_CHANGE))
+"""The first bytes of a change: an array of eight items, the version and the kind."""
 
 _LISTED: Final = MAX_FRAME // 2
 """Bytes of the items that are gathered for one frame: none of them is longer than the rest."""
@@ -122,6 +126,42 @@ def decode_network_frame(data: bytes) -> NetworkFrame:
     if len(items) != size:
         raise NetworkFrameError(f"{len(items)} items, not {size}")
     return make(items[2:])
+
+
+def read_change_head(data: bytes) -> tuple[ListKind, str, int, int] | None:
+    """Return list, node, instance and number of a change, without reading what is changed.
+
+    Returns:
+        `None` if the frame is no change, or is not written as it is here. It has not been checked
+        further: what follows the number may be anything.
+    """
+    if data[:3] != _CHANGE or len(data) < 5 or data[3] > max(ListKind):
+        return None
+    try:
+        size, start = _argument(data, 4, 0x60)
+        instance, position = _argument(data, start + size, 0)
+        number, end = _argument(data, position, 0)
+        node = data[start : start + size].decode()
+    except (IndexError, ValueError):
+        return None
+    return (ListKind(data[3]), node, instance, number) if end < len(data) else None
+
+
+def _argument(data: bytes, position: int, major: int) -> tuple[int, int]:
+    """Read the head of an item of CBOR; return its argument, and the position behind it.
+
+    Raises:
+        IndexError: The bytes end before it.
+        ValueError: It is of another type, or has no argument.
+    """
+    short = data[position] - major
+    position += 1
+    if 0 <= short < 24:
+        return short, position
+    if not 24 <= short < 28:
+        raise ValueError
+    end = position + (1 << short - 24)
+    return int.from_bytes(data[position:end]), end
 
 
 def links_item(links: NodeLinks) -> tuple[object, ...]:

@@ -259,18 +259,24 @@ class Knowledge:
                 request = ListRequest(kind, numbers.node, numbers.instance)
                 self._neighbours.send(neighbour, request)
 
+    def holds_change(self, kind: ListKind, node: str, instance: int, number: int) -> bool:
+        """Whether nothing would come of a change, as it is known already."""
+        record = self.book.others.get(node)
+        if record is None or record.stale or record.told.instance != instance:
+            return False
+        return self._lists[kind].holds(node, instance, number)
+
     def on_list_change(self, neighbour: Neighbour, found: ListChange, now: float) -> None:
-        """Apply a change if it is the next one, and pass it on."""
+        """Apply a change that is not known yet if it is the next one, and pass it on."""
         record = self.book.others.get(found.node)
         if record is None or record.stale or record.told.instance != found.instance:
             self.counts["a list of a node that is not known"] += 1
             return
         added = self._timely(found.kind, found.added, now)
-        applied = self._lists[found.kind].apply(replace(found, added=added))
-        if applied:
+        if self._lists[found.kind].apply(replace(found, added=added)):
             self._list_held(found.kind, found.node, found.number, now)
             self._neighbours.send_all(found, neighbour)
-        elif applied is False:
+        else:
             # "when a diff is not exactly last+1"
             self.counts["a gap in the changes of a list"] += 1
             self._ask_lists(neighbour, record.told.with_list(found.kind, found.number), now)

@@ -185,16 +185,19 @@ class ListSync(Generic[V]):
             return []
         return self._parts(node, instance, known.number, known.held)
 
-    def apply(self, change: ListChange) -> bool | None:
-        """Apply a change of another node.
+    def holds(self, node: str, instance: int, number: int) -> bool:
+        """Whether a change of another node is known already."""
+        known = self.others.get(node)
+        return known is not None and known.instance == instance and 0 < number <= known.number
+
+    def apply(self, change: ListChange) -> bool:
+        """Apply a change of another node, if it is the next one.
 
         Returns:
-            Whether it is applied; `None` if it is known already.
+            Whether it is applied.
         """
         known = self.others.get(change.node)
         number = 0 if known is None or known.instance != change.instance else known.number
-        if number and change.number <= number:
-            return None
         if change.number != number + 1:
             return False
         known = self._known(change.node, change.instance)

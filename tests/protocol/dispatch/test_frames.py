@@ -38,6 +38,7 @@ from onward.protocol.dispatch import (
     in_frames,
     list_item,
 )
+from onward.protocol.dispatch._frame_codec import read_change_head
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "protocol-dispatch.md"
 VECTORS = {
@@ -109,6 +110,39 @@ def test_a_later_version_is_told_from_a_bad_frame(name: str) -> None:
     for version in (0, 24, 255):
         with pytest.raises(NetworkFrameError, match="no version"):
             decode_network_frame(data[:1] + bytes([version]) + data[2:])
+
+
+@each_frame
+def test_the_head_of_a_change_is_read_by_itself(name: str) -> None:
+    frame, data = FRAMES[name], VECTORS[name]
+    is_change = isinstance(frame, ListChange)
+    wanted = (frame.kind, frame.node, frame.instance, frame.number) if is_change else None
+    assert read_change_head(data) == wanted
+    found = {read_change_head(data[:size]) for size in range(len(data))}
+    assert found <= {None, wanted}
+
+
+@pytest.mark.parametrize("node", ["n" * 23, "n" * 24, "n" * 64])
+@pytest.mark.parametrize("number", [1, 24, 256, 65_536, MAX_NUMBER])
+def test_the_head_of_a_change_has_any_length(node: str, number: int) -> None:
+    data = encode_network_frame(ListChange(NAMES, node, number, number, {}))
+    assert read_change_head(data) == (NAMES, node, number, number)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [(2, "a", 1, 1), (0, b"a", 1, 1), (0, "a", "b", 1), (0, "a", 1, None), (0, 5, 1, 1)],
+)
+def test_what_is_no_head_of_a_change_is_left_to_the_decoder(head: tuple[object, ...]) -> None:
+    data = dumps((1, 5, *head, (), ()))
+    assert read_change_head(data) is None
+    with pytest.raises(NetworkFrameError):
+        decode_network_frame(data)
+
+
+def test_a_node_of_a_change_is_utf_8() -> None:
+    data = encode_network_frame(ListChange(NAMES, "aa", 1, 1, {}))
+    assert read_change_head(data.replace(b"aa", b"\xffa")) is None
 
 
 BAD: list[tuple[tuple[object, ...], str]] = [

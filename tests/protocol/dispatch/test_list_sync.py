@@ -56,7 +56,9 @@ def test_changes_are_applied_in_order_and_gaps_are_noticed() -> None:
     names = synced(NetworkLimits())
     assert names.apply(ListChange(NAMES, "n", 5, 2, {"a": ONE})) is False
     assert names.apply(ListChange(NAMES, "n", 5, 1, {"a": ONE, "b": OTHER})) is True
-    assert names.apply(ListChange(NAMES, "n", 5, 1, {"x": ONE})) is None
+    assert names.apply(ListChange(NAMES, "n", 5, 1, {"x": ONE})) is False
+    held = [("n", 5, 1), ("n", 5, 2), ("n", 5, 0), ("n", 6, 1), ("m", 5, 1)]
+    assert [names.holds(*each) for each in held] == [True, False, False, False, False]
     assert names.apply(ListChange(NAMES, "n", 5, 3, {"x": ONE})) is False
     assert names.apply(ListChange(NAMES, "n", 5, 2, {"a": ONE, "c": ONE}, ("b", "y"))) is True
     assert names.take_changed().keys() == {("a", "n"), ("c", "n")}

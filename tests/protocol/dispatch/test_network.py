@@ -389,6 +389,17 @@ def test_a_change_that_comes_twice_is_applied_once() -> None:
     assert wires.of("c", NodesChanged) == [changes("x", joined="a")]
 
 
+def test_a_change_that_is_known_is_not_read_again() -> None:
+    wires = joined("ab", "ab")
+    wires.nodes["b"].names_changed({"x": BALANCED}, (), wires.now)
+    wires.run(1.0)
+    for number, left in ((1, {"b"}), (2, set[str]())):
+        broken = dumps((1, 5, 0, "b", 100, number, "no list", ()))
+        tell(wires, "a", "b", broken)
+        assert set(wires.nodes["a"].neighbours().values()) == left
+    assert reason(wires, "a") == "a bad frame: something else where a list has to be"
+
+
 # --- neighbours that lie ----------------------------------------------------------------------
 
 
