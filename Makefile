@@ -100,12 +100,15 @@ compiled: $(VENV)/.check
 
 # The tests of `make test`, in an environment in which `onward` is the installed wheel: it is on the
 # path, and the folders of this checkout are no package `onward`. Unless all are asked for, those are
-# left out that run nothing compiled, or nothing that others do not run: of the pipeline, which reads
-# files, of tools, pages and benchmarks, of the console in a browser, and of other people's clients,
-# which meet the broker in test-all.
+# left out that run nothing compiled, or nothing that others do not run: of most of protocol/ and the
+# simulations of it alone, of what is broken on purpose, of the pipeline, which reads files, of tools,
+# pages and benchmarks, of the console in a browser, and of other people's clients, which meet the
+# broker in test-all.
 COMPILED := build/compiled/venv/bin
-TESTS_COMPILED := $(if $(EVERY),,tests/test_compiled.py $(addprefix tests/,actors cli protocol pykka \
-	scenarios simulated transports) --ignore=tests/transports/admin/test_console.py)
+TESTS_COMPILED := $(if $(EVERY),,tests/test_compiled.py $(addprefix tests/,actors cli pykka scenarios \
+	transports) $(addprefix tests/protocol/,broker metrics rsocket) $(wildcard tests/protocol/test_*.py) \
+	$(patsubst %,tests/simulated/test_%.py,circuits dispatchers pipes relays sessions) \
+	--ignore=tests/transports/admin/test_console.py -k "not broken_on_purpose")
 test-compiled: compiled
 	$(COMPILED)/onward --version | grep compiled
 	$(KEPT) $(COMPILED)/python $(PYTEST) $(CHOSEN) $(TESTS_COMPILED)
