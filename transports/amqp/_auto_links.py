@@ -33,6 +33,14 @@ MAX_REASON: Final = 100
 """Most characters that are kept of the condition by which a container ends a link."""
 
 
+MAX_UNANSWERED: Final = 8
+"""Links of one connection that were given up and that the container still has not answered; then
+the connection is closed."""
+
+NOT_ANSWERED: Final = "not answered in time"
+"""The reason of such a link."""
+
+
 class LinkOwner(Protocol):
     """The connection to a container, as its links know it."""
 
@@ -80,6 +88,7 @@ class AutoLinks(Links):
         self._container: Final = engine
         self._owner: Final = owner
         self._plans: dict[AmqpLink, AutoLink] = {}
+        self._given_up: set[AmqpLink] = set()
         # The links of the node itself, which have their places also while they are not there.
         self._own: set[AutoLink] = set()
         self._routes: dict[LinkRoute, CircuitContainer] = {}
@@ -109,6 +118,18 @@ class AutoLinks(Links):
         self._own.add(plan)
         link = self._container.attach(plan.address, receives=plan.direction == "in")
         self._plans[link] = plan
+        self._wake()
+
+    def give_up(self, plan: AutoLink) -> None:
+        """Detach a link that the container has not answered in time."""
+        for link in [link for link, each in self._plans.items() if each == plan]:
+            del self._plans[link]
+            self._given_up.add(link)
+            link.condition = self._engine.condition("amqp:link:detach-forced", NOT_ANSWERED)
+            link.close()
+        self._ended(plan, NOT_ANSWERED)
+        if len(self._given_up) >= MAX_UNANSWERED:
+            self._engine.close("amqp:resource-limit-exceeded", "links are not answered")
         self._wake()
 
     def lost(self) -> None:
@@ -172,6 +193,8 @@ class AutoLinks(Links):
         if isinstance(found := self._links.get(impl_of(link)), RoutedLink):
             found.answered()
             return
+        if link in self._given_up:
+            return  # its end follows, as of one that is refused
         plan = self._plans.get(link)
         if plan is None:
             self._refuse(link)
@@ -207,18 +230,21 @@ class AutoLinks(Links):
         link.close()
 
     def _detach(self, link: AmqpLink, *, closed: bool, ended: bool) -> None:
+        self._given_up.discard(link)
         plan = self._plans.pop(link, None)
         # Either end may have refused it, or ended it.
         found = link.remote_condition or link.condition
         super()._detach(link, closed=closed, ended=ended)
         if plan is not None:
             told = (found.name if found is not None else None) or "without a reason"
-            reason = shown(told[:MAX_REASON])
-            _logger.info(
-                "the link of %s with %s has ended: %s",
-                plan.name,
-                plan.address,
-                reason,
-                extra={"event": "amqp.link_ended"},
-            )
-            self._owner.link_ended(plan, reason)
+            self._ended(plan, shown(told[:MAX_REASON]))
+
+    def _ended(self, plan: AutoLink, reason: str) -> None:
+        _logger.info(
+            "the link of %s with %s has ended: %s",
+            plan.name,
+            plan.address,
+            reason,
+            extra={"event": "amqp.link_ended"},
+        )
+        self._owner.link_ended(plan, reason)

@@ -20,7 +20,14 @@ from ..streams._tls import TlsOptions, client_context
 from ..streams._tls_context import TlsContext
 from ._auto_links import AutoLinks
 from ._client_engine import ClientEngine, Login
-from ._container_links import AmqpLinkStatistics, AutoLink, LinkRecord, LinkRoute, Plan
+from ._container_links import (
+    AmqpLinkState,
+    AmqpLinkStatistics,
+    AutoLink,
+    LinkRecord,
+    LinkRoute,
+    Plan,
+)
 from ._container_rows import (
     AmqpContainerState,
     AmqpContainerStatistics,
@@ -120,6 +127,7 @@ class AmqpContainer(Worker):
         self._stream: _ContainerStream | None = None
         self._connected = 0
         self._refused = 0
+        self._unanswered = 0
         self._reasons: Final = Counter[str]()
         self._task: asyncio.Task[None] | None = None
 
@@ -217,6 +225,10 @@ class AmqpContainer(Worker):
         """Count a link of a client that was refused."""
         self._refused += 1
 
+    def not_answered(self) -> None:
+        """Count a link that the container has not answered."""
+        self._unanswered += 1
+
     def statistics(self) -> AmqpContainerStatistics:
         """Return the figures at this moment."""
         stream = self._stream
@@ -235,6 +247,7 @@ class AmqpContainer(Worker):
             self._reason,
             sum(isinstance(each, AutoLink) for each in self.links),
             0 if stream is None else stream.routes,
+            self._unanswered,
         )
 
     def link_statistics(self) -> list[AmqpLinkStatistics]:
@@ -309,11 +322,14 @@ class _ContainerStream(AmqpStream):
     def link_attached(self, plan: Plan) -> None:
         """Record that the container has attached a link, or serves a name."""
         self._container.records[plan].attached()
+        self._stop_timer(f"link {plan}")
 
     def link_ended(self, plan: Plan, reason: str) -> None:
         """Attach a link or serve a route again, after a wait."""
-        self._container.records[plan].ended(reason)
-        if self._loop.time() - self._began[plan] > self._container.backoff.longest:
+        record = self._container.records[plan]
+        there = record.state is AmqpLinkState.ATTACHED
+        record.ended(reason)
+        if there and self._loop.time() - self._began[plan] > self._container.backoff.longest:
             self._attempts[plan] = 0  # it was there for so long
         wait = self._container.backoff.wait(self._attempts[plan])
         self._attempts[plan] += 1
@@ -327,7 +343,15 @@ class _ContainerStream(AmqpStream):
     def _start(self, plan: Plan) -> None:
         self._began[plan] = self._loop.time()
         self._container.records[plan].begin()
+        if isinstance(plan, AutoLink):
+            wait = self._container.options.attach_timeout
+            self._set_timer(f"link {plan}", wait, lambda: self._give_up(plan))
         self._auto.begin(plan)
+
+    def _give_up(self, plan: AutoLink) -> None:
+        self._container.not_answered()
+        self._auto.give_up(plan)
+        self._turn()
 
     def _drop(self, reason: str) -> None:
         self._container.dropped[reason] += 1

@@ -48,6 +48,8 @@ class AmqpContainerStatistics:
         reason: Why the connection has ended last, or could not be made; empty: it has not.
         links: Links of the node itself, attached or not.
         routes: Names with links that go through to the container, while it serves them.
+        unanswered: Attempts since the start to attach a link of the node itself that were given up
+            after `AmqpOptions.attach_timeout`.
     """
 
     uri: str
@@ -64,6 +66,7 @@ class AmqpContainerStatistics:
     reason: str
     links: int
     routes: int
+    unanswered: int
 
 
 class ContainerRows:

@@ -35,6 +35,9 @@ class AmqpOptions:
             closed at once.
         max_connections_per_source: Of those, connections from one address. `None`: as many as
             there are free places.
+        attach_timeout: Time in which a container has to answer the attach of an `AutoLink`. Later:
+            the link is detached, counted and attached again after a wait. Once 8 such links of a
+            connection are not answered at all, the connection is closed and made again.
         tls_timeout: Time for the TLS handshake, after which the connection is closed.
         open_timeout: Time from then until the client has opened the connection, with SASL.
         idle_timeout: Time without a frame of an open connection, after which it is closed. The
@@ -56,6 +59,7 @@ class AmqpOptions:
     max_unsettled: Count = 1000
     max_connections: Count = 1000
     max_connections_per_source: Count | None = None
+    attach_timeout: Seconds = 30.0
     tls_timeout: Seconds = 5.0
     open_timeout: Seconds = 10.0
     idle_timeout: Seconds = 60.0

@@ -41,9 +41,12 @@ from onward.transports.amqp import (
     AutoLink,
     LinkRoute,
 )
-from tests.support.amqp import needs_proton
+from onward.transports.amqp._auto_links import MAX_UNANSWERED, NOT_ANSWERED
+from onward.transports.amqp._links import Links
+from tests.support.amqp import Container, needs_proton
 from tests.support.amqp_queues import Queues
 from tests.support.certificates import Certificates
+from tests.support.memory_port import MemoryPort
 from tests.support.security import gated
 from tests.support.transports import eventually
 
@@ -312,6 +315,78 @@ class Recorded(Backoff):
     def wait(self, attempt: int) -> float:
         self.attempts.append(attempt)
         return 0.0
+
+
+# --- links that are not answered ----------------------------------------------------------------
+
+
+def ignore(*_: object, **__: object) -> None:
+    """Leave an attach or a detach without an answer."""
+
+
+async def test_a_link_that_is_not_answered_is_given_up_and_attached_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = Links._attach
+    monkeypatch.setattr(Links, "_attach", ignore)
+    async with pair(options=AmqpOptions(attach_timeout=0.02)) as made:
+        statistics, links = made.container.statistics, made.container.link_statistics
+        await eventually(lambda: statistics().unanswered >= 4)
+        assert {each.reason for each in links()} == {NOT_ANSWERED}
+        assert (statistics().attached, statistics().connected) == (0, 1)
+        monkeypatch.setattr(Links, "_attach", answers)
+        await made.attached()
+        assert statistics().connected == 1
+        assert [each.state for each in links()] == [AmqpLinkState.ATTACHED] * 2
+
+
+async def test_a_container_that_answers_no_link_at_all_is_connected_to_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Links, "_attach", ignore)
+    monkeypatch.setattr(Links, "_detach", ignore)
+    async with pair(options=AmqpOptions(attach_timeout=0.02)) as made:
+        await eventually(lambda: made.container.statistics().connected == 2)
+        monkeypatch.undo()
+        statistics = made.container.statistics()
+        assert statistics.unanswered >= MAX_UNANSWERED
+        assert statistics.ended == {"amqp:resource-limit-exceeded": 1}
+        await made.attached()
+
+
+async def test_the_waits_grow_while_a_link_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Links, "_attach", ignore)
+    waits = Recorded(longest=0.01)
+    async with pair(links=LINKS[:1], options=AmqpOptions(attach_timeout=0.02)) as made:
+        # It is not there for as long as it is waited for.
+        monkeypatch.setattr(made.container, "backoff", waits)
+        await eventually(lambda: made.container.statistics().unanswered >= 4)
+        assert waits.attempts[-2:] == [waits.attempts[-1] - 1, waits.attempts[-1]]
+
+
+def test_an_answer_that_comes_late_is_that_of_no_link() -> None:
+    port = MemoryPort()
+    container = Container(port, *LINKS)
+    late = Container(port)
+    late.answers = False
+    for each in LINKS:
+        late.edge.begin(each)
+    late.pump()
+    for each in LINKS:
+        late.edge.give_up(each)
+    assert (late.ended, late.reasons) == (LINKS, [NOT_ANSWERED] * 2)
+    for link in late.links:
+        link.open()
+    late.pump()
+    assert (late.attached, late.edge.attached) == ([], 0)
+    assert container.attached == LINKS
+    assert [link.remote_condition.name for link in late.links] == ["amqp:link:detach-forced"] * 2
+    late.edge.begin(LINKS[0])
+    late.answers = True
+    late.pump()
+    assert late.ended == LINKS
+    container.cut()
+    late.cut()
 
 
 # --- a container that others have written -------------------------------------------------------
