@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from ._info import PeerInfo
@@ -92,14 +93,17 @@ class KnownBrokers:
         """Whether as many are known as may be by hearsay."""
         return len(self._by_id) >= self._limits.max_known
 
-    def oldest(self) -> bytes | None:
-        """Return the id of the broker without a link that was not heard of for the longest time."""
-        return min(self._unlinked(), default=(0.0, None))[1]
+    def oldest(self, now: float) -> bytes | None:
+        """Return the id of the broker without a link that was not heard of for the longest time.
 
-    def _unlinked(self) -> Iterator[tuple[float, bytes]]:
-        for broker_id, known in self._by_id.items():
-            if broker_id not in self._links:
-                yield known.heard_at, broker_id
+        One that is paused comes behind all others, by the end of its pause: it would be let in
+        again once it is forgotten.
+        """
+        first = min(self._unlinked(), key=partial(_order, now), default=None)
+        return None if first is None else first.info.broker_id
+
+    def _unlinked(self) -> Iterator[Known]:
+        return (known for key, known in self._by_id.items() if key not in self._links)
 
     def expired(self, now: float) -> list[bytes]:
         """Return the ids of the brokers to forget now.
@@ -110,10 +114,16 @@ class KnownBrokers:
             return []
         ids: list[bytes] = []
         self.expires_at = inf
-        for heard_at, broker_id in self._unlinked():
-            at = heard_at + self._limits.forget_after
+        for known in self._unlinked():
+            at = max(known.heard_at + self._limits.forget_after, known.paused_until)
             if now >= at:
-                ids.append(broker_id)
+                ids.append(known.info.broker_id)
             else:
                 self.expires_at = min(self.expires_at, at)
         return ids
+
+
+def _order(now: float, known: Known) -> tuple[float, float]:
+    """Return by what a broker is forgotten before another one."""
+    paused = known.paused_until if now < known.paused_until else -inf
+    return paused, known.heard_at

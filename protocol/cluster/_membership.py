@@ -293,7 +293,7 @@ class Membership:
         broker_id = info.broker_id
         known = self._known.get(broker_id)
         if known is None:
-            if not self._has_room(linked=by is None):
+            if not self._has_room(now, linked=by is None):
                 self._ignored += 1
                 return False
             self._known.add(info, by, now)
@@ -322,13 +322,13 @@ class Membership:
         self._dialling.add(info, now, linked=itself)
         return True
 
-    def _has_room(self, *, linked: bool) -> bool:
+    def _has_room(self, now: float, *, linked: bool) -> bool:
         """Whether one more broker can be remembered; one with a link may take another's place."""
         if not self._known.is_full():
             return True
         if not linked:
             return False
-        oldest = self._known.oldest()
+        oldest = self._known.oldest(now)
         if oldest is not None:
             self._forget(oldest)
         # Links are bounded themselves, and all of them are remembered.

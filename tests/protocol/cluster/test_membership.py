@@ -433,6 +433,40 @@ def test_no_more_brokers_are_remembered_than_the_limit() -> None:
     assert sorted(each.info.broker_id[0] for each in made.brokers()) == [1, 2, 11, 12, 13, 14]
 
 
+def test_a_pause_is_remembered_as_long_as_another_broker_can_be_forgotten() -> None:
+    made = member(allowed=())
+    linked(made, 1)
+    for other in range(10, 15):
+        made.heard(info(other), info(1).broker_id, 0.0)
+    for other, until in ((10, 60.0), (11, 50.0), (12, 5.0)):
+        made.pause(info(other).broker_id, until)
+    found: list[set[int]] = []
+    before = {each.info.broker_id[0] for each in made.brokers()}
+    for other in range(20, 25):
+        made.connected(info(other), f"link {other}", dialled=None, now=10.0)
+        made.lost(info(other).broker_id, f"link {other}", 10.0)
+        made.pause(info(other).broker_id, 70.0)
+        after = {each.info.broker_id[0] for each in made.brokers()}
+        found.append(before - after)
+        before = after
+    # First those without a pause and the one whose pause is over, then those that end first.
+    assert found == [{12}, {13}, {14}, {11}, {10}]
+    refused = made.connected(info(24), "again", dialled=None, now=69.0)
+    assert refused == LinkRefused(LinkRefusal.PAUSED, info(24))
+
+
+def test_a_pause_that_is_longer_than_brokers_are_remembered() -> None:
+    limits = replace(LIMITS, forget_after=20.0)
+    made = Membership(info(5), limits=limits, now=0.0, random=lambda: 0.5)
+    linked(made, 1)
+    made.pause(info(1).broker_id, 60.0)
+    made.lost(info(1).broker_id, "link 1", 0.0)
+    for now, known in ((20.0, 1), (59.0, 1), (60.0, 0)):
+        made.due(now)
+        assert made.statistics().known == known
+        assert now < made.get_timer()
+
+
 def test_brokers_with_links_are_remembered_whatever_the_limit() -> None:
     limits = replace(LIMITS, max_known=1)
     made = Membership(info(5), limits=limits, now=0.0, random=lambda: 0.5)
