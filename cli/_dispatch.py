@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from ..actors.dispatch import (
 )
 from ..actors.dispatch._served import read_served
 from ..actors.security import Authentication
-from ..protocol import LOCAL, Address, OnwardError
+from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
 from ..protocol.dispatch import (
     MAX_COST,
     BadName,
@@ -38,7 +39,7 @@ from ._containers import Containers, read_containers
 from ._listen import listen
 from ._logs import server_log
 from ._node import NodePart, add_options, run_node
-from ._reach import certificates_for, schemes, tls_of
+from ._reach import certificates_for, check_place, schemes, tls_of
 from ._service import Service
 from ._status import CommandError, Status
 
@@ -70,7 +71,10 @@ _ROLE: Final = "neighbour"
 FIRST: Final = 0.5
 LONGEST: Final = 30.0
 """Seconds between two attempts to reach a neighbour for the first time: FIRST, then twice as long
-each time, at most LONGEST. A link that is lost later connects again by itself."""
+each time, at most LONGEST. A link that is lost later connects again by itself; one that this node
+has closed is made again after LONGEST."""
+JOINED: Final = 10.0
+"""Seconds in which a neighbour that is connected has to join; later a line of the log says so."""
 
 _logger: Final = logging.getLogger("onward.cli")
 
@@ -248,6 +252,7 @@ class Dispatching(NodePart):
                 raise CommandError(f"--neighbour: {error}", Status.USAGE) from error
             if not uri.startswith(known := schemes()):
                 raise CommandError(f"{uri!r} does not start with {', '.join(known)}", Status.USAGE)
+            check_place(uri)
         kinds = dict(arguments.worker)
         for name, worker in arguments.consume:
             if worker.type != LOCAL or worker not in kinds:
@@ -308,10 +313,8 @@ class Dispatching(NodePart):
         return content
 
     def _load(self, content: str) -> None:
-        if self._dispatcher is None:
-            raise AssertionError("loaded before the start")
         try:
-            self._dispatcher.load(content, str(self._arguments.addresses))
+            self._running().load(content, str(self._arguments.addresses))
         except (DispatchError, FileError) as error:
             raise CommandError(f"{error}", Status.USAGE) from error
 
@@ -322,9 +325,7 @@ class Dispatching(NodePart):
     async def listen(self, authentication: Authentication | None) -> list[Listener]:
         """Listen for clients of AMQP; return the listeners."""
         made: list[Listener] = []
-        dispatcher = self._dispatcher
-        if dispatcher is None:
-            raise AssertionError("listens before the start")
+        dispatcher = self._running()
         tls = tls_of(self._arguments, listens=True)
         for uri in self._arguments.amqp:
             options = {
@@ -344,16 +345,10 @@ class Dispatching(NodePart):
             self._tasks.append(asyncio.get_running_loop().create_task(self._reach(*each)))
 
     async def _reach(self, uri: str, cost: int, name: str) -> None:
-        dispatcher = self._dispatcher
-        if dispatcher is None:
-            raise AssertionError("joined before the start")
-        tls = tls_of(self._arguments, listens=False)
         wait = FIRST
         while True:
             try:
-                options = certificates_for(dispatcher.node, uri, tls if _is_secure(uri) else None)
-                link = await dispatcher.node.connect(uri, expose=[DISPATCH], **options)
-                await dispatcher.neighbour(link, cost, name=name)
+                link = await self._join(uri, cost, name)
             except (OnwardError, OSError, ValueError, CommandError) as error:
                 _logger.warning(
                     "neighbour %s cannot be reached: %s",
@@ -361,10 +356,54 @@ class Dispatching(NodePart):
                     error,
                     extra={"event": "neighbour.unreachable"},
                 )
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST)
             else:
-                return
+                await self._until_closed(uri, link)
+                wait = LONGEST
+                _logger.warning(
+                    "the link to neighbour %s is closed; it is joined again in %g s",
+                    uri,
+                    wait,
+                    extra={"event": "neighbour.again"},
+                )
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST)
+
+    async def _join(self, uri: str, cost: int, name: str) -> Address:
+        dispatcher = self._running()
+        tls = tls_of(self._arguments, listens=False)
+        options = certificates_for(dispatcher.node, uri, tls if _is_secure(uri) else None)
+        link = await dispatcher.node.connect(uri, expose=[DISPATCH], **options)
+        return await dispatcher.neighbour(link, cost, name=name)
+
+    async def _until_closed(self, uri: str, link: Address) -> None:
+        """Wait until this node has closed a link; warn if its peer does not become a neighbour."""
+        dispatcher, closed = self._running(), asyncio.Event()
+        try:
+            unwatch = dispatcher.node.watch(link, closed.set)
+        except UnknownAddress:
+            return
+        text, warned = str(link), False
+        try:
+            while not closed.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(closed.wait(), JOINED)
+                joined = any(each.link == text for each in dispatcher.nodes())
+                if not (joined or warned or closed.is_set()):
+                    _logger.warning(
+                        "%s does not become a neighbour: see its log; either it dispatches no "
+                        "names, or another node has the name of this one, or this one may not be "
+                        "its neighbour",
+                        uri,
+                        extra={"event": "neighbour.silent"},
+                    )
+                warned = not joined
+        finally:
+            unwatch()
+
+    def _running(self) -> Dispatcher:
+        if self._dispatcher is None:
+            raise AssertionError("used before the start")
+        return self._dispatcher
 
     async def close(self) -> None:
         """End the attempts to reach neighbours."""

@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
+from ..actors import Refused
 from ..protocol import RequestTimeout
 from ._access import add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, seconds
@@ -293,10 +294,14 @@ async def ask_node(arguments: argparse.Namespace, question: str, via: Via) -> An
     try:
         answer = await request((MANAGEMENT,), question.encode(), arguments.timeout, via)
         return json.loads(answer.payload)
+    except Refused as error:
+        raise CommandError(
+            f"{error}: was {via.uri} started with --management, and is it exposed there?"
+        ) from None
     except RequestTimeout:
         raise CommandError(
-            f"no answer from {via.uri} in {arguments.timeout:g} s: is its management on, and "
-            "exposed there?"
+            f"no answer from {via.uri} in {arguments.timeout:g} s: is its management on "
+            "(--management), and exposed there?"
         ) from None
     except ValueError as error:
         raise CommandError(f"{via.uri} does not answer as a management service") from error

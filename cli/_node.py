@@ -13,7 +13,7 @@ from ..actors.routing._router import from_code
 from ..actors.security import Authentication
 from ..actors.services import ManagementService
 from ..actors.tracing import HopTracer
-from ..protocol import LOCAL, Address, EmptyRoute, Message, OnwardError, counted
+from ..protocol import LOCAL, NAME, Address, EmptyRoute, Message, OnwardError, counted
 from ._admin import add_admin, admin_of, administered
 from ._arguments import Commands, address
 from ._authentication import add_peers, authentication_of_peers
@@ -304,7 +304,7 @@ async def serve(
             node.add_instrument(HopTracer(node))
         node.dead_letters.subscribe(tell_dead)
         try:
-            await stop.unless(_start(node, arguments, tell))
+            await stop.unless(_start(node, arguments, tell, names=part is not None))
             more = [] if part is None else await stop.unless(part.start(node, service))
             async with administered(node, None, admin, service) as started:
                 listeners = await stop.unless(_listen(node, arguments, authentication, more))
@@ -326,13 +326,16 @@ async def serve(
         print(_totals(node) + total(node), flush=True)
 
 
-async def _start(node: Node, arguments: argparse.Namespace, tell: Tell) -> None:
+async def _start(node: Node, arguments: argparse.Namespace, tell: Tell, *, names: bool) -> None:
     await attach(node, arguments)
     for own, kind in arguments.worker:
         await node.start(partial(KINDS[kind], tell), address=own)
     for exposed in arguments.expose:
         if exposed.type == LOCAL and not node.has(exposed):
-            raise CommandError(f"there is no worker {exposed} to expose", Status.USAGE)
+            hint = (
+                f"; a name is exposed by --expose '{Address(NAME, exposed.value)}'" if names else ""
+            )
+            raise CommandError(f"there is no worker {exposed} to expose{hint}", Status.USAGE)
     check_callout(node, arguments)
     if arguments.management is not None:
         await node.start(ManagementService, address=MANAGEMENT)

@@ -23,6 +23,7 @@ from ..protocol import (
 )
 from ..protocol.security import Credentials
 from ..transports import StreamTransport, TlsOptions
+from ..transports.streams._options import parse_endpoint
 from ._status import CommandError, Status
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "add_via",
     "authentication_for",
     "certificates_for",
+    "check_place",
     "credentials_for",
     "reach",
     "scheme_of",
@@ -44,6 +46,9 @@ _OURS: Final = ("tcp", "tls", "ws", "wss", "uds", "udp")
 
 _NOT_OF_NODES: Final = ("memory", "sim")
 """Schemes of transports within one process."""
+
+_OF_ENDPOINTS: Final = ("tcp", "tls", "udp")
+"""The schemes with HOST:PORT behind them, and nothing else but a query."""
 
 _TLS: Final = ("certificate", "key", "authority", "server_name")
 
@@ -72,6 +77,20 @@ def schemes() -> tuple[str, ...]:
         if not name.startswith("rsocket+")  # those of brokers
     }
     return tuple(f"{name}:" for name in (*_OURS, *sorted(of_nodes)))
+
+
+def check_place(uri: str) -> None:
+    """Check the place in a URI, so that a mistake is told before it is dialled again and again.
+
+    Raises:
+        CommandError: It is not HOST:PORT, and the transport is one that takes this.
+    """
+    scheme, _, place = uri.removeprefix("rsocket+").partition("://")
+    if scheme in _OF_ENDPOINTS:
+        try:
+            parse_endpoint(place.partition("?")[0])
+        except AddressError as error:
+            raise CommandError(f"{uri}: {error}", Status.USAGE) from None
 
 
 def certificates_for(node: Node, uri: str, tls: TlsOptions | None) -> dict[str, Any]:

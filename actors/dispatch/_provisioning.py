@@ -112,8 +112,9 @@ class Provisioning:
 
     def _check_tags(self, provisions: Iterable[Provision]) -> None:
         """Refuse names by tags without a broker: none of their messages would have a consumer."""
-        if self.tags is None and any(each.semantics.tags for each in provisions):
-            raise BadSemantics([_NO_BROKER])
+        tagged = [each.pattern for each in provisions if each.semantics.tags]
+        if self.tags is None and tagged:
+            raise BadSemantics(f"{pattern}: {_NO_BROKER}" for pattern in tagged)
 
     def _changed(self, added: Iterable[Provision], removed: Iterable[Provision] = ()) -> None:
         """Announce provisions of this node to others, and give each name its semantics."""

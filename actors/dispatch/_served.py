@@ -17,6 +17,9 @@ from ._stored import holds_on_disk
 
 __all__ = ["check_default", "check_provision", "check_served", "check_told", "read_served"]
 
+_NO_FILE: Final = (
+    "a hold on disk needs a file: DispatchOptions.hold_file, or --hold-file of `onward dispatch`"
+)
 _ONE_NAME: Final = "tags are for one name, not for a pattern of names"
 
 
@@ -27,7 +30,7 @@ def check_served(semantics: Semantics, options: DispatchOptions) -> None:
         BadSemantics: They are of a hold on disk without a file for it.
     """
     if holds_on_disk(semantics) and not options.hold_file:
-        raise BadSemantics(["a hold on disk needs a file: DispatchOptions.hold_file"])
+        raise BadSemantics([_NO_FILE])
 
 
 def check_provision(provision: Provision, options: DispatchOptions) -> None:
@@ -76,8 +79,17 @@ def read_served(content: str | bytes, file: str, options: DispatchOptions) -> Pr
         BadSemantics: It has some that the dispatcher does not serve.
     """
     read = read_provisions(content, file, options.limits)
+    reasons: list[str] = []
     for each in read.provisions:
-        check_provision(each, options)
+        try:
+            check_provision(each, options)
+        except BadSemantics as error:
+            reasons += [f"{file}: {each.pattern}: {reason}" for reason in error.reasons]
     if read.default is not None:
-        check_default(read.default, options)
+        try:
+            check_default(read.default, options)
+        except BadSemantics as error:
+            reasons += [f"{file}: default: {reason}" for reason in error.reasons]
+    if reasons:
+        raise BadSemantics(reasons)
     return read

@@ -313,7 +313,9 @@ class Network:
 
     def _on_hello(self, neighbour: Neighbour, hello: NodeHello, now: float) -> None:
         if reason := self._is_impostor(neighbour, hello, now):
-            self._close(neighbour, reason, now)
+            # The name that it gives itself, also if it is not believed.
+            self._refuse(neighbour.link, hello.node, reason)
+            self.neighbour_lost(neighbour.link, now)
             return
         if neighbour.node and hello.instance != neighbour.instance:
             # Also if it was not heard for a while: what was under way with it stayed. One that ends

@@ -192,6 +192,8 @@ async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
         (("--settle-time", "0"), "--settle-time: "),
         (("--neighbour", "http://a"), "does not start with"),
         (("--neighbour", "all@tcp://a:1"), "--neighbour: "),
+        (("--neighbour", "tcp://a"), "tcp://a: bad address 'a': not host:port"),
+        (("--neighbour", "tcp://a:1=b"), "tcp://a:1=b: bad address 'a:1=b': the port is not a"),
         (("--consume", "orders=shop"), "there is no worker 0#shop to consume orders"),
     ],
 )
@@ -241,12 +243,40 @@ def test_with_principals_a_neighbour_needs_a_role(tmp_path: Path) -> None:
     assert roles("--neighbour-role", "a", "--neighbour-role", "b", *principals) == ("a", "b")
 
 
-async def test_a_neighbour_of_another_name_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_neighbour_of_another_name_is_closed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("onward.cli._dispatch.LONGEST", 0.01)
     async with running("--name", "a", "--management") as there, Node() as near:
         async with running("--name", "b", "--neighbour", f"c@{there.uri}"):
-            await until(lambda: _logged(caplog, "it has another name than expected"))
+            text = "to neighbour 'a' is closed: it has another name than expected"
+            await until(lambda: _logged(caplog, text))
+            text = f"the link to neighbour {there.uri} is closed; it is joined again in 0.01 s"
+            await until(lambda: _logged(caplog, text))
+            caplog.clear()
+            await until(lambda: _logged(caplog, text))
         rows = await there.answer(near, "network")
         assert [row["node"] for row in rows] == ["a"]
+
+
+async def test_a_neighbour_that_does_not_join_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("onward.cli._dispatch.JOINED", 0.05)
+    async with AsyncExitStack() as stack:
+        near = await stack.enter_async_context(Node())
+        there = await stack.enter_async_context(running("--name", "a"))
+        words = ("--name", "b", "--neighbour", there.uri, "--management")
+        first = await stack.enter_async_context(running(*words))
+
+        async def joined() -> bool:
+            return len(await first.answer(near, "network")) == 2
+
+        await until(joined)
+        await stack.enter_async_context(running(*words))
+        text = f"{there.uri} does not become a neighbour"
+        await until(lambda: _logged(caplog, text))
+        assert "neighbour 'b' is closed: another neighbour has its name" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -360,6 +390,39 @@ def test_the_tables_of_a_running_node(capsys: Capsys, tmp_path: Path) -> None:
         assert ET.parse(picture).getroot().tag == f"{SVG}svg"
         assert main(["network", "--node", uri, "--svg", str(tmp_path)]) == Status.FAILED
         assert "cannot write" in capsys.readouterr().err
+
+
+def test_a_node_without_management_is_told(capsys: Capsys) -> None:
+    with onward("dispatch", "--listen", "tcp://127.0.0.1:0") as process:
+        assert process.stdout is not None
+        uri = process.stdout.readline().removeprefix("listening ").strip()
+        assert main(["addresses", "--node", uri]) == Status.FAILED
+    text = f"refused: 0#management (not exposed): was {uri} started with --management"
+    assert text in capsys.readouterr().err
+
+
+async def test_a_name_to_expose_has_its_type() -> None:
+    given = arguments("--expose", "orders")
+    text = "no worker 0#orders to expose; a name is exposed by --expose '34#orders'"
+    with pytest.raises(CommandError, match=text):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
+
+
+async def test_semantics_that_are_not_served_are_told_by_file_and_pattern(tmp_path: Path) -> None:
+    file = tmp_path / "names.toml"
+    file.write_text(
+        "default = { undeliverable = [{ hold = 10, disk = true }] }\n"
+        '[[name]]\npattern = "a"\nundeliverable = [{ hold = 10, disk = true }]\n'
+        '[[name]]\nprefix = "b"\ntags = "service=x"\n'
+    )
+    given = arguments("--addresses", str(file))
+    with pytest.raises(CommandError, match=f"{file}: a: a hold on disk needs a file") as caught:
+        Dispatching(given).check()
+    assert f"{file}: b/#: tags are for one name" in str(caught.value)
+    assert f"{file}: default: a hold on disk" in str(caught.value)
+    file.write_text('[[name]]\npattern = "c"\ntags = "service=x"\n')
+    with pytest.raises(CommandError, match="c: tags need a broker at this node"):
+        await asyncio.wait_for(serve(StopRequest(), given, part=Dispatching(given)), TIMEOUT)
 
 
 def test_containers_and_their_links_are_printed(tmp_path: Path, capsys: Capsys) -> None:

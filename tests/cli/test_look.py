@@ -60,7 +60,7 @@ def test_what_is_in_a_node(uris: tuple[str, str], capsys: Capsys, tmp_path: Path
 
 def test_a_node_with_exposed_management_is_shown(uris: tuple[str, str], capsys: Capsys) -> None:
     assert main(["links", "--node", uris[0], "--timeout", "0.5"]) == Status.FAILED
-    assert "is its management on, and exposed there?" in capsys.readouterr().err
+    assert "is its management on (--management), and exposed there?" in capsys.readouterr().err
 
 
 def test_without_a_uri_every_peer_may_ask(capsys: Capsys) -> None:

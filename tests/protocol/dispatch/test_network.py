@@ -435,6 +435,15 @@ def test_a_neighbour_with_the_name_of_another_neighbour_is_closed() -> None:
     assert reason(wires, "a") == "another neighbour has its name"
 
 
+def test_the_name_of_a_neighbour_that_is_not_let_in_is_told() -> None:
+    wires = joined("ab", "ab")
+    wires.nodes["a"].neighbour_up("x", 1, wires.now, "c")
+    tell(wires, "a", "x", NodeHello("d", 100, 0))
+    wires.events["a"] += wires.nodes["a"].events()
+    (event,) = wires.of("a", NeighbourClosed)
+    assert event == NeighbourClosed("x", "d", "it has another name than expected")
+
+
 def test_a_neighbour_that_changes_its_name_is_closed() -> None:
     wires = joined("ab", "ab")
     tell(wires, "a", "b", NodeHello("c", 100, 0, ("a",)))
