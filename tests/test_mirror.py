@@ -29,7 +29,9 @@ CONCEPTS = {
         "dispatch/test_circuit_producer": "_circuit_consumer",
         "dispatch/test_circuit_table": "_circuit_link",
         "dispatch/test_credited": "_ends",
-        "dispatch/test_dispatcher": "_attachments _consumer _copies _core _name_state",
+        "dispatch/test_dispatcher": (
+            "_attachments _consumer _copies _core _name_actions _name_state"
+        ),
         "dispatch/test_slices": "_name_table _provisioning",
         "dispatch/test_producer": "_sender",
         "dispatch/test_scenarios": "",

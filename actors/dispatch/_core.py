@@ -37,6 +37,7 @@ from ._circuit_table import CircuitTable
 from ._copies import Copies
 from ._fast_path import FastPaths
 from ._hold_store import HoldStore
+from ._name_actions import NameActions
 from ._name_state import NameState
 from ._name_table import NameTable
 from ._options import DispatchOptions
@@ -76,6 +77,7 @@ class DispatchCore:
         totals: What all names have together.
         schedule: What is performed later.
         slices: Work on many names.
+        actions: What the names ask for.
         names: The names that have a state.
         copies: The copies that have no outcome yet.
         replies: The sender of outcomes.
@@ -115,6 +117,7 @@ class DispatchCore:
         self._read: Final = lru_cache(MAX_READ)(self._read_name)
         self.schedule: Final = Schedule(self, worker)
         self.slices: Final = Slices(self)
+        self.actions: Final = NameActions(self)
         self.names: Final = NameTable(self)
         self.copies: Final = Copies(self)
         self.replies: Final = ReplyPaths(self)

@@ -5,54 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import NAME, OnwardError, Route
 from ...protocol.dispatch import (
-    ACCEPTED,
-    MODIFIED,
-    RELEASED,
     Ages,
-    Announced,
-    ConsumerActive,
-    ConsumerEnded,
     ConsumerTarget,
     CopyEnd,
     CopyEnded,
-    CreditChange,
     DeliveriesStatistics,
     Delivery,
     DeliveryState,
-    Dropped,
     FastDelivery,
     FastPath,
-    Hand,
-    Held,
-    LinkTarget,
     Name,
-    NameEvent,
-    NamePaths,
     NameState as PureState,
     Paths,
-    Redirect,
-    Redirected,
     Refusal,
     Semantics,
-    SendOn,
     Share,
     Tally,
     Target,
-    Told,
-    Unreturned,
 )
 from ...protocol.dispatch._small_table import EMPTY, SmallTable, put, without
 from ...protocol.eventlog import Outcome as Logged
 from ._arrival import Arrival, TransitPath
-from ._consumer_record import Accept, ConsumerRecord
+from ._consumer_record import ConsumerRecord
 from ._errors import ConsumerRefused
 from ._recorded import (
     consumer_label,
     count_copy,
     count_end,
-    count_passed,
     count_received,
     label_of,
 )
@@ -79,6 +59,7 @@ class NameState:
         dropped: Number of messages that were dropped.
         share: What the source has of which the name is one; `None`: the program itself.
         fast: Its fast path, once it has had one.
+        pure: What is known of it, without I/O.
         performing: Whether what its pure state asks for is being done.
         circuits: Number of its circuits at this node.
     """
@@ -87,7 +68,6 @@ class NameState:
         "_core",
         "_gone",
         "_label",
-        "_pure",
         "_slow",
         "announced",
         "circuits",
@@ -96,6 +76,7 @@ class NameState:
         "fast",
         "name",
         "performing",
+        "pure",
         "scheduled",
         "share",
     )
@@ -105,7 +86,7 @@ class NameState:
     ) -> None:
         self._core: Final = core
         # A call of `PureState[Arrival]` would give each state an attribute more.
-        self._pure: Final[PureState[Arrival]] = PureState(
+        self.pure: Final[PureState[Arrival]] = PureState(
             core.own, semantics, core.make_token, core.totals
         )
         self.name: Final = name
@@ -128,7 +109,7 @@ class NameState:
             self._label = label_of(self.name)
         return self._label
 
-    def _label_of(self, record: ConsumerRecord) -> str:
+    def label_of(self, record: ConsumerRecord) -> str:
         """Return the name of a consumer in an event log, which most never need."""
         if not record.label:
             record.label = consumer_label(self._core.node, record)
@@ -137,53 +118,53 @@ class NameState:
     @property
     def semantics(self) -> Semantics:
         """Its semantics."""
-        return self._pure.semantics
+        return self.pure.semantics
 
     @property
     def idle(self) -> bool:
         """Whether nothing of it is left that has to be kept."""
-        return self._pure.idle and not self.circuits
+        return self.pure.idle and not self.circuits
 
     @property
     def busy(self) -> bool:
         """Whether it has producers, messages or circuits here."""
-        return self._pure.busy or bool(self.circuits)
+        return self.pure.busy or bool(self.circuits)
 
     @property
     def paths(self) -> int:
         """The number of consumers here, and of nodes with consumers."""
-        return self._pure.paths
+        return self.pure.paths
 
     @property
     def nodes(self) -> int:
         """The number of other nodes with consumers that there is a path to."""
-        return self._pure.remote_paths
+        return self.pure.remote_paths
 
     @property
     def producers(self) -> int:
         """The number of its producers."""
-        return self._pure.producers
+        return self.pure.producers
 
     def statistics(self) -> DeliveriesStatistics:
         """Return the figures of its deliveries at this moment."""
-        return self._pure.deliveries.statistics()
+        return self.pure.deliveries.statistics()
 
     def get_ages(self, now: float) -> Ages:
         """Return what has waited for long."""
-        return self._pure.get_ages(now)
+        return self.pure.get_ages(now)
 
     def update(self, semantics: Semantics) -> None:
         """Apply other semantics while messages are under way."""
-        self._pure.update(semantics, self._core.now())
+        self.pure.update(semantics, self._core.now())
         self._perform()
 
     def get_timer(self) -> float | None:
         """Return when `due` has to be called, in seconds."""
-        return self._pure.get_timer()
+        return self.pure.get_timer()
 
     def due(self, now: float) -> None:
         """Perform what is due."""
-        self._pure.due(now)
+        self.pure.due(now)
         self._perform()
         self._core.names.tidy(self)
 
@@ -193,13 +174,13 @@ class NameState:
         """Open the fast path, if there is one as things are; return whether it is open."""
         if self.fast is not None and self.fast.is_open:
             return True
-        changes = self._pure.deliveries.changes
+        changes = self.pure.deliveries.changes
         if self._slow == changes:
             return False
         self._slow = changes
         if not all(record.is_fast for record in self.consumers.values()):
             return False
-        self.fast = self._pure.plan_fast_path(self._full_record, self.consumers) or self.fast
+        self.fast = self.pure.plan_fast_path(self._full_record, self.consumers) or self.fast
         return self.fast is not None and self.fast.is_open
 
     def _full_record(self, token: bytes, entry: FastDelivery[Arrival]) -> Delivery[Arrival]:
@@ -207,15 +188,15 @@ class NameState:
 
     def promote(self, token: bytes) -> None:
         """Make the full record of a message that is on the fast path."""
-        self._pure.deliveries.promote(token)
+        self.pure.deliveries.promote(token)
 
     def is_near(self, path: tuple[bytes, ...]) -> bool:
         """Whether a message that has passed these nodes may go on from here."""
-        return self._pure.is_near(len(path))
+        return self.pure.is_near(len(path))
 
     def serve(self, number: int) -> None:
         """Hand a consumer what waits for it, as it has credit again."""
-        self._pure.serve(number, self._core.now())
+        self.pure.serve(number, self._core.now())
         self._perform()
 
     # --- messages ---------------------------------------------------------------------------
@@ -225,7 +206,7 @@ class NameState:
         count_received(self._core.node, arrival, self.label)
         if not self._core.keep(self.name, arrival):
             return
-        self._pure.bind(self._delivery(arrival), self._core.now())
+        self.pure.bind(self._delivery(arrival), self._core.now())
         self._perform()
 
     def send(self, producer: int, arrival: Arrival) -> bool:
@@ -235,7 +216,7 @@ class NameState:
         count_received(self._core.node, arrival, self.label)
         if not self._core.keep(self.name, arrival):
             return True
-        sent = self._pure.send(producer, self._delivery(arrival), self._core.now())
+        sent = self.pure.send(producer, self._delivery(arrival), self._core.now())
         self._perform()
         return sent
 
@@ -246,7 +227,7 @@ class NameState:
             size: The bytes.
             share: What its source has at this node.
         """
-        return self._pure.deliveries.has_room(size, share)
+        return self.pure.deliveries.has_room(size, share)
 
     def _delivery(self, arrival: Arrival) -> Delivery[Arrival]:
         """Return the record of a message, which is the same after a redirect."""
@@ -278,22 +259,22 @@ class NameState:
         self, token: bytes, state: DeliveryState, target: Target, tally: Tally | None = None
     ) -> None:
         """Receive the state of a copy from its target."""
-        self._pure.disposition(token, state, target, self._core.now(), tally)
+        self.pure.disposition(token, state, target, self._core.now(), tally)
         self._perform()
 
     def source_ended(self, link: str, token: bytes, *, settled: bool) -> None:
         """Receive word of the node before this one that it waits for an outcome no more."""
-        self._pure.source_ended(link, token, self._core.now(), settled=settled)
+        self.pure.source_ended(link, token, self._core.now(), settled=settled)
         self._perform()
 
     def arrival_of(self, token: bytes) -> Arrival | None:
         """Return the message of an open copy."""
-        delivery = self._pure.deliveries.of_token(token)
+        delivery = self.pure.deliveries.of_token(token)
         return None if delivery is None else delivery.message
 
     def handled(self, record: ConsumerRecord) -> None:
         """Receive word that a consumer has handled a pre-settled message."""
-        self._pure.handled(record.number, self._core.now())
+        self.pure.handled(record.number, self._core.now())
         self._perform()
 
     # --- consumers --------------------------------------------------------------------------
@@ -305,7 +286,7 @@ class NameState:
             ConsumerRefused: The name takes no further one.
         """
         self.consumers = put(self.consumers, record.number, record)
-        refusal = self._pure.add_consumer(
+        refusal = self.pure.add_consumer(
             record.number,
             record.window,
             self._core.now(),
@@ -329,41 +310,41 @@ class NameState:
         record = self._take(number)
         if record is None:
             return
-        self._pure.remove_consumer(number, self._core.now())
+        self.pure.remove_consumer(number, self._core.now())
         self._perform()
         if reason is not None:
             record.ended(reason)
 
     def credit(self, number: int, messages: int) -> None:
         """Receive credit of a consumer that gives it by calls."""
-        self._pure.credit(number, messages, self._core.now())
+        self.pure.credit(number, messages, self._core.now())
         self._perform()
 
     def drain(self, number: int) -> int:
         """Hand a consumer what waits for it, and remove its other credit; return how much."""
-        left = self._pure.drain(number, self._core.now())
+        left = self.pure.drain(number, self._core.now())
         self._perform()
         return left
 
     def load(self, number: int) -> int:
         """Return the number of messages that a consumer has, or that wait for it."""
-        return self._pure.load(ConsumerTarget(number))
+        return self.pure.load(ConsumerTarget(number))
 
     # --- circuits ---------------------------------------------------------------------------
 
     def place_circuit(self, path: bytes) -> Target | None:
         """Return the container, or the link towards one, that a circuit goes to."""
-        return self._pure.place_circuit(path)
+        return self.pure.place_circuit(path)
 
     def circuit_begun(self, target: Target) -> None:
         """Count a circuit that goes to a target."""
         self.circuits += 1
-        self._pure.circuit_begun(target)
+        self.pure.circuit_begun(target)
 
     def circuit_ended(self, target: Target) -> None:
         """Count a circuit of a target as ended."""
         self.circuits -= 1
-        self._pure.circuit_ended(target)
+        self.pure.circuit_ended(target)
 
     # --- producers --------------------------------------------------------------------------
 
@@ -377,40 +358,40 @@ class NameState:
         Raises:
             ConsumerRefused: The name is unavailable, or has too many.
         """
-        refusal = self._pure.add_producer(number, share=share)
+        refusal = self.pure.add_producer(number, share=share)
         if refusal is not None:
             raise ConsumerRefused(self.name.text, refusal)
         self._perform()
 
     def remove_producer(self, number: int) -> None:
         """Detach a producer, if it is one of the name: what it has sent goes on."""
-        self._pure.remove_producer(number)
+        self.pure.remove_producer(number)
         self._perform()
 
     def credit_of(self, number: int) -> int:
         """Return the credit of a producer."""
-        return self._pure.credit_of(number)
+        return self.pure.credit_of(number)
 
     def settled(self, number: int) -> None:
         """Give a producer credit back for a message that went to another name."""
-        self._pure.settled(number)
+        self.pure.settled(number)
         self._perform()
 
     # --- the network ------------------------------------------------------------------------
 
     def set_nodes(self, nodes: Mapping[str, int]) -> None:
         """Replace the other nodes that have consumers, with their claims."""
-        self._pure.set_nodes(nodes, self._core.now())
+        self.pure.set_nodes(nodes, self._core.now())
         self._perform()
 
     def set_paths(self, paths: Paths, link_to: Callable[[str], str | None]) -> None:
         """Replace the paths of the network."""
-        self._pure.set_paths(paths, link_to, self._core.now())
+        self.pure.set_paths(paths, link_to, self._core.now())
         self._perform()
 
     def link_lost(self, link: str) -> None:
         """Receive the loss of a link to another dispatcher, in both directions."""
-        self._pure.link_lost(link, self._core.now())
+        self.pure.link_lost(link, self._core.now())
         self._perform()
 
     # --- what the state asks for ------------------------------------------------------------
@@ -420,192 +401,49 @@ class NameState:
         if self.performing:
             return
         self.performing = True
+        perform = self._core.actions.perform
         try:
-            while events := self._pure.events():
+            while events := self.pure.events():
                 for event in events:
                     try:
-                        self._do(event)
+                        perform(self, event)
                     except Exception as error:  # noqa: BLE001 - the others must be performed too
                         self._core.fault("an event of a name", error)
         finally:
             self.performing = False
         self._core.schedule.arm(self)
 
-    def _do(self, event: NameEvent[Arrival]) -> None:
-        match event:
-            case Hand():
-                self._deliver(event)
-            case SendOn():
-                self._send_on(event)
-            case CopyEnded():
-                self._copy_ended(event)
-            case Told(delivery, outcome, tally):
-                if delivery.source is None:
-                    delivery.message.reply_path = None
-                self._core.tell(self, delivery, outcome, tally)
-                if not delivery.settled:
-                    _end(delivery)
-            case Dropped(delivery, reason):
-                self.dropped += 1
-                if delivery.settled:
-                    _end(delivery)
-                count_end(delivery.message, Logged.DROP)
-                self._core.node.dead_letter(delivery.message.message, reason.value)
-            case Redirected(delivery, redirect):
-                self._redirect(delivery, redirect)
-            case _:
-                self._note(event)
-
-    def _note(self, event: NameEvent[Arrival]) -> None:
-        """Perform what concerns consumers, producers and the network."""
-        match event:
-            case Held(delivery):
-                count_passed(delivery.message, Logged.HOLD)
-            case Unreturned(delivery):
-                outcome = Logged.SETTLED if delivery.settled else Logged.CANCELED
-                count_end(delivery.message, outcome)
-            case CreditChange(producer, _, drain):
-                if drain:
-                    # It is "released + drain"; all producers here drain at once.
-                    self._pure.drained(producer)
-                self._core.attachments.woken(producer)
-            case ConsumerActive(number, active):
-                if (record := self.consumers.get(number)) is not None:
-                    record.active = active
-            case ConsumerEnded(number, reason):
-                self._ended(number, reason)
-            case NamePaths():
-                self._core.watches.changed(self)
-            case Announced(claim):
-                self.announced = claim
-                self._core.topology.announce(self, claim)
-            case _:
-                raise AssertionError(f"unexpected event {event}")
-
-    def _deliver(self, event: Hand[Arrival]) -> None:
-        token, now = event.token, self._core.now()
-        target = ConsumerTarget(event.consumer)
-        record = self.consumers.get(event.consumer)
-        if record is None:
-            return  # it has gone: what it has had is decided by its loss
-        if token is not None:
-            self._core.copies.begun(token, self, target)
-        handed = record.accept is Accept.HANDED
-        try:
-            self._core.copies.deliver(record, event.delivery.message, token)
-        except OnwardError as error:
-            if token is None:
-                count_end(event.delivery.message, Logged.DROP)
-                self._core.node.dead_letter(event.delivery.message.message, error)
-                self._pure.handled(event.consumer, now)
-            else:
-                self._pure.disposition(token, RELEASED, target, now)
-        else:
-            if token is None:
-                count_end(event.delivery.message, Logged.SETTLED)
-                count_copy(self._core.node, self.label, self._label_of(record), Logged.SETTLED)
-                _end(event.delivery)
-            if token is None and (handed or record.worker is None):
-                self._pure.handled(event.consumer, now)
-            elif token is not None and handed:
-                self._pure.disposition(token, ACCEPTED, target, now)
-
-    def _redirect(self, delivery: Delivery[Arrival], redirect: Redirect) -> None:
-        arrival, route = delivery.message, redirect.route
-        to_name = route[0].type == NAME and len(route) == 1
-        count_passed(arrival, Logged.REDIRECT, redirect.to)
-        if to_name and self._core.redirect(arrival, route[0]):
-            self._core.counts["redirected"] += 1
-        elif to_name or not self._send_along(delivery, route):
-            self._pure.go_on(delivery, self._core.now())
-
-    def _send_along(self, delivery: Delivery[Arrival], route: Route) -> bool:
-        """Send a message along a route, at the end of which a worker accepts it by its reply.
-
-        Returns:
-            Whether it was bound; if it was not, it goes on behind the redirect.
-        """
-        core, now, arrival, token = self._core, self._core.now(), delivery.message, None
-        remote = core.copies.is_remote(route[0])
-        target: Target = LinkTarget(str(route[0])) if remote else ConsumerTarget(core.number())
-        if not delivery.settled:
-            limit = now + core.options.outcome_timeout
-            limit = limit if delivery.deadline is None else min(limit, delivery.deadline)
-            token = self._pure.bind_to(delivery, target, limit, now)
-            if token is None:
-                return False
-            core.copies.begun(token, self, target)
-        try:
-            core.copies.send_along(route, arrival, token, remote=remote)
-        except OnwardError:
-            if token is not None:
-                self._pure.disposition(token, RELEASED, target, now)
-            return token is not None
-        core.counts["redirected"] += 1
-        if token is None:
-            count_end(arrival, Logged.SETTLED)  # it has left the dispatcher
-        return True
-
-    def _send_on(self, event: SendOn[Arrival]) -> None:
-        target = LinkTarget(event.link)
-        if event.token is not None:
-            self._core.copies.begun(event.token, self, target)
-        if self._core.copies.send_on(self.name, event.delivery, event.link, event.token):
-            if event.token is None:
-                count_end(event.delivery.message, Logged.SETTLED)
-                _end(event.delivery)
-            return
-        if event.token is None:
-            count_end(event.delivery.message, Logged.DROP)
-            self.dropped += 1
-            self._core.counts["link down"] += 1
-            self._core.node.dead_letter(event.delivery.message.message, "link down")
-        else:
-            self._pure.disposition(event.token, RELEASED, target, self._core.now())
-
-    def _copy_ended(self, event: CopyEnded) -> None:
-        self._core.copies.ended(event.token)
-        if event.sent and isinstance(event.target, ConsumerTarget):
-            self._count_copy(event, event.target.consumer)
-        if event.end not in (CopyEnd.ABANDONED, CopyEnd.SETTLED) or not event.sent:
-            return
-        if isinstance(event.target, LinkTarget):
-            settled = event.end is CopyEnd.SETTLED
-            self._core.copies.tell_end(event.target.link, event.token, settled=settled)
-            return
-        record = self.consumers.get(event.target.consumer)
-        if record is not None and record.worker is not None:
-            record.worker.abandoned(event.token, MODIFIED)
-
-    def _count_copy(self, event: CopyEnded, number: int) -> None:
+    def count_copy(self, event: CopyEnded, number: int) -> None:
+        """Count the end of a copy that a consumer had, which may have gone."""
         record = self.consumers.get(number)
         gone, label = self._gone
         consumer = label if gone == number else ""
         if record is not None:
-            consumer = self._label_of(record)
+            consumer = self.label_of(record)
         given_up = Logged.SETTLED if event.end is CopyEnd.SETTLED else Logged.MODIFIED
         count_copy(self._core.node, self.label, consumer, event.outcome or given_up)
 
     def stop(self) -> None:
         """End the unsettled messages, as the dispatcher stops, but for those on disk."""
         now = self._core.now()
-        for delivery in self._pure.deliveries.left():
+        for delivery in self.pure.deliveries.left():
             if not delivery.settled and not delivery.message.stored:
-                self._pure.stop(delivery, now)
+                self.pure.stop(delivery, now)
         self._perform()
 
     def stop_unread(self, token: bytes) -> None:
         """End a message that a consumer has not read, as both stop with the dispatcher."""
-        self._pure.stop_unread(token, self._core.now())
+        self.pure.stop_unread(token, self._core.now())
         self._perform()
 
     def stopped(self) -> None:
         """Count what has not ended, as the dispatcher has stopped."""
-        for delivery in self._pure.deliveries.left():
+        for delivery in self.pure.deliveries.left():
             on_disk = bool(delivery.message.stored)
             count_end(delivery.message, Logged.CANCELED if on_disk else Logged.DROP)
 
-    def _ended(self, number: int, reason: Refusal) -> None:
+    def consumer_ended(self, number: int, reason: Refusal) -> None:
+        """Remove a consumer that has to go, and tell it why."""
         record = self._take(number)
         if record is not None:
             record.ended(reason)
@@ -615,11 +453,6 @@ class NameState:
         record = self.consumers.get(number)
         if record is not None:
             self.consumers = without(self.consumers, number)
-            self._gone = number, self._label_of(record)
+            self._gone = number, self.label_of(record)
             record.active = False
         return record
-
-
-def _end(delivery: Delivery[Arrival]) -> None:
-    """Separate a message from its record: both would wait for the garbage collector otherwise."""
-    delivery.message.delivery = None

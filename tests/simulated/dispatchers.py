@@ -252,7 +252,7 @@ class Seen(Dispatcher):
         """Return when a consumer here was handed the first message that it has not settled."""
         first = now
         for state in self._core.names.states.values():
-            deliveries = state._pure.deliveries
+            deliveries = state.pure.deliveries
             copies = [
                 each for each in deliveries._copies if isinstance(each.target, ConsumerTarget)
             ]
