@@ -29,6 +29,7 @@ class Neighbour:
         hello: The hellos on it.
         node: The name of the node at its other end; empty if it is not known.
         instance: The start of that node.
+        ended: The start of it before, with which it was a neighbour; 0: there is none.
         untold: Nodes that are to be advertised on the link, in this order.
         flushes: The pause between advertisements on the link.
         assembly: The list of which it sends the parts.
@@ -46,6 +47,7 @@ class Neighbour:
         "_tokens",
         "assembly",
         "cost",
+        "ended",
         "expected",
         "flushes",
         "hello",
@@ -65,6 +67,7 @@ class Neighbour:
         self.hello = LinkHello(limits, now)
         self.node = ""
         self.instance = 0
+        self.ended = 0
         self.untold: dict[str, None] = {}
         self.flushes = Throttle(limits.pause, limits.longest_pause)
         self.assembly: Assembly | None = None

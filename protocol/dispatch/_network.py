@@ -312,6 +312,10 @@ class Network:
     # --- neighbours ---------------------------------------------------------------------------
 
     def _on_hello(self, neighbour: Neighbour, hello: NodeHello, now: float) -> None:
+        now_or_then = neighbour.instance, hello.instance
+        if ENDED_INSTANCE not in now_or_then and hello.instance == neighbour.ended:
+            self.counts["a hello from before a restart"] += 1
+            return
         if reason := self._is_impostor(neighbour, hello, now):
             # The name that it gives itself, also if it is not believed.
             self._refuse(neighbour.link, hello.node, reason)
@@ -320,8 +324,7 @@ class Network:
         if neighbour.node and hello.instance != neighbour.instance:
             # Also if it was not heard for a while: what was under way with it stayed. One that ends
             # has another instance as well, and hears no node.
-            neighbour.hello = LinkHello(self.limits, now)
-            self._left(neighbour, now, restarted=True)
+            self._restarted(neighbour, hello.instance, now)
         neighbour.node, neighbour.instance = hello.node, hello.instance
         before = neighbour.joined
         neighbour.hello.heard(self.own in hello.seen, now)
@@ -335,6 +338,18 @@ class Network:
                 self.counts["sums that differ"] += 1
                 self._knowledge.untell_all(neighbour)
 
+    def _restarted(self, neighbour: Neighbour, instance: int, now: float) -> None:
+        """Forget a node that has started again on all of its links, one that ends on this one."""
+        links = [neighbour]
+        if instance != ENDED_INSTANCE:
+            same = (each for each in self._neighbours.joined() if each.node == neighbour.node)
+            links += [each for each in same if each.instance != instance and each is not neighbour]
+        for each in links:
+            if each.joined:
+                each.ended = each.instance
+            each.hello, each.instance = LinkHello(self.limits, now), instance
+            self._left(each, now, restarted=True)
+
     def _is_impostor(self, neighbour: Neighbour, hello: NodeHello, now: float) -> str:
         """Return the reason for closing a link with this hello; empty for none."""
         if hello.node == self.own:
@@ -347,8 +362,11 @@ class Network:
             return "its start is ahead of the clock"
         for other in self._neighbours.joined():
             same = other is not neighbour and other.node == hello.node
-            # A node that ends says so on one link after the other.
-            if same and hello.instance not in (other.instance, ENDED_INSTANCE):
+            # A node that ends says so on one link after the other, and one that has started again
+            # on one before the other. Both links were to the same start of it before.
+            before = neighbour.instance if neighbour.joined else neighbour.ended
+            known = other.instance in (hello.instance, before)
+            if same and not known and hello.instance != ENDED_INSTANCE:
                 return "another neighbour has its name"
         return ""
 

@@ -266,6 +266,70 @@ def test_a_node_that_ended_is_a_neighbour_once_it_has_started_again() -> None:
     assert wires.nodes["b"].snapshot.nodes == {"a"}
 
 
+class Parallel:
+    """Node `a` with two links, `one` and `two`, to node `b`, which hears it on both."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.node = Network("a", 100, LIMITS, 0.0)
+        for link in ("one", "two"):
+            self.node.neighbour_up(link, 1, 0.0)
+            self.hello(link, 100)
+        self.node.events()
+        assert set(self.node.neighbours()) == {"one", "two"}
+
+    def hello(self, link: str, instance: int, *seen: str) -> None:
+        heard = seen or (("a",) if instance else ())
+        frame = encode_network_frame(NodeHello("b", instance, 0, heard))
+        self.node.receive(link, frame, self.now)
+
+    def left(self) -> list[tuple[Hashable, bool]]:
+        """Take the links on which it has left, and whether it was restarted."""
+        events = self.node.events()
+        assert not [each for each in events if isinstance(each, NeighbourClosed)]
+        return [(each.link, each.restarted) for each in events if isinstance(each, NeighbourLeft)]
+
+
+@pytest.mark.parametrize("instance", [200, 50])  # its clock may go back
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_a_node_that_is_started_again_on_two_links_is_let_go_on_both(
+    first: str, instance: int
+) -> None:
+    net = Parallel()
+    other = "two" if first == "one" else "one"
+    net.hello(first, instance, "nobody")
+    assert sorted(net.left()) == [("one", True), ("two", True)]
+    assert net.node.neighbours() == {}
+    net.hello(other, 100)  # it was under way as the node ended
+    assert net.node.counts["a hello from before a restart"] == 1
+    net.hello(first, instance)
+    net.hello(other, instance)
+    assert net.left() == []
+    assert set(net.node.neighbours()) == {"one", "two"}
+
+
+def test_a_node_of_which_one_last_hello_is_lost_is_let_go_as_it_starts_again() -> None:
+    net = Parallel()
+    net.hello("one", ENDED_INSTANCE)
+    assert net.left() == [("one", True)]
+    net.hello("one", 200)
+    assert net.left() == [("one", True), ("two", True)]
+    net.hello("two", 200)
+    assert set(net.node.neighbours()) == {"one", "two"}
+    assert net.left() == []
+
+
+def test_a_node_of_the_same_name_is_none_that_was_started_again() -> None:
+    net = Parallel()
+    for instance in (300, 100):  # it says that it is the same one, but hears no node
+        net.node.neighbour_up("three", 1, net.now)
+        net.hello("three", instance, "nobody")
+        net.hello("three", 300, "nobody")
+        (closed,) = (each for each in net.node.events() if isinstance(each, NeighbourClosed))
+        assert (closed.link, closed.reason) == ("three", "another neighbour has its name")
+    assert set(net.node.neighbours()) == {"one", "two"}
+
+
 def test_a_node_that_is_started_again_while_its_names_are_asked_for() -> None:
     wires = joined("abc", "ab", "bc")
     wires.lossy = {"LIST_PART"}
