@@ -22,7 +22,7 @@ from ..transports import TlsOptions
 from ..transports.rsocket import PeerDialler, PeerOptions, seed_addresses
 from ._arguments import positive, seconds, word
 from ._process import Place
-from ._reach import tls_of
+from ._reach import check_place, tls_of
 from ._status import CommandError, Status
 
 __all__ = [
@@ -207,6 +207,7 @@ def clustering_of(arguments: argparse.Namespace) -> Clustering | None:
     for uri in (*arguments.cluster_seed, *told):
         if not uri.startswith("rsocket+"):
             raise CommandError(f"{uri!r} does not start with rsocket+", Status.USAGE)
+        check_place(uri)
     for seed in arguments.cluster_seed:
         java_places(seed)
     limits = ClusterLimits(

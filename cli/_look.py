@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..actors import Refused
-from ..protocol import RequestTimeout
+from ..protocol import LinkDown, RequestTimeout
 from ._access import add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, seconds
 from ._broker_tables import print_table
@@ -250,7 +250,12 @@ def _command(arguments: argparse.Namespace) -> None:
         of_broker = _BROKERS if look is _PEERS else look
         print_table(arguments, of_broker, _PATHS[look.name])
         return
-    print_of_node(arguments, look, _LINKS.name if look is _PEERS else look.name)
+    try:
+        print_of_node(arguments, look, _LINKS.name if look is _PEERS else look.name)
+    except LinkDown as error:
+        if arguments.node != DEFAULT_URI:
+            raise
+        raise CommandError(f"{error}: name the node by --node, or a broker by --broker") from None
 
 
 def via_to_node(arguments: argparse.Namespace) -> Via:

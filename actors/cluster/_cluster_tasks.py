@@ -9,7 +9,7 @@ from itertools import chain
 from math import inf
 from typing import Any
 
-from ...protocol import OnwardError
+from ...protocol import LinkDown, OnwardError
 from ...protocol.cluster import (
     BROKERS_ROUTE,
     REMOTE_BROKER_INFO_ROUTE,
@@ -17,6 +17,7 @@ from ...protocol.cluster import (
     Compare,
     Dial,
     Linked,
+    LinkRefusal,
     Tell,
 )
 from .._log import SeldomLogger, shown
@@ -156,7 +157,7 @@ class ClusterTasks(ClusterInspection):
         task.add_done_callback(self._tasks.discard)
 
     async def _dial(self, uri: str) -> None:
-        cause = ""
+        cause, level = "", logging.INFO
         try:
             async with asyncio.timeout(self.options.connect_timeout):
                 await self._connect(uri, self._dialled(uri))
@@ -164,6 +165,7 @@ class ClusterTasks(ClusterInspection):
             cause = "no answer in time"
         except (OnwardError, OSError, ValueError) as error:
             cause = str(error) or type(error).__name__
+            level = logging.INFO if _passes(error) else logging.WARNING
         except Exception as error:  # noqa: BLE001 - reported
             cause = str(error) or type(error).__name__
             # A mistake of a transport: the address is dialled again all the same.
@@ -179,7 +181,7 @@ class ClusterTasks(ClusterInspection):
             self._failed += 1
             self.membership.failed(uri, cause, self._now())
             self._seldom.log(
-                logging.INFO,
+                level,
                 f"peer.unreachable {uri}",
                 "%s is not reached: %s",
                 uri,
@@ -227,3 +229,17 @@ class ClusterTasks(ClusterInspection):
                 extra={"event": "peer.unanswered", "reason": str(error)},
             )
             return None
+
+
+_UNREACHABLE = (ConnectionError, FileNotFoundError, LinkDown)
+_PASSING = frozenset(each.value for each in LinkRefusal if not each.is_mistake)
+
+
+def _passes(error: Exception) -> bool:
+    """Whether a broker that cannot be reached may be without a change by an operator.
+
+    Brokers start in any order, so one that is not there yet is no mistake. A name that does not
+    resolve, a missing token or a refusal is.
+    """
+    # A plain one is of several addresses, or of the network.
+    return isinstance(error, _UNREACHABLE) or type(error) is OSError or str(error) in _PASSING

@@ -101,6 +101,8 @@ async def test_the_token_is_read_at_each_connection(tmp_path: Path) -> None:
         (("--cluster-token", "file"), "go with --cluster-seed or --cluster-advertise"),
         (("--cluster-seed", "tcp://a:1"), "does not start with rsocket+"),
         (("--cluster-advertise", "a:1"), "does not start with rsocket+"),
+        (("--cluster-seed", "rsocket+tcp://a"), "rsocket+tcp://a: bad address 'a': not host:port"),
+        (("--cluster-advertise", "rsocket+tls://a:x"), "rsocket+tls://a:x: bad address 'a:x': the"),
     ],
 )
 def test_options_that_do_not_go_together(words: tuple[str, ...], told: str) -> None:

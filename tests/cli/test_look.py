@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import Popen
@@ -12,7 +13,7 @@ import pytest
 from onward.cli import main
 from onward.cli._status import Status
 from tests.support.commands import Far, onward
-from tests.support.fixtures import Capsys
+from tests.support.fixtures import Capsys, Patch
 
 
 def line(process: Popen[str]) -> str:
@@ -61,6 +62,19 @@ def test_what_is_in_a_node(uris: tuple[str, str], capsys: Capsys, tmp_path: Path
 def test_a_node_with_exposed_management_is_shown(uris: tuple[str, str], capsys: Capsys) -> None:
     assert main(["links", "--node", uris[0], "--timeout", "0.5"]) == Status.FAILED
     assert "is its management on (--management), and exposed there?" in capsys.readouterr().err
+
+
+def test_where_no_node_is_by_default_a_broker_may_be_meant(
+    monkeypatch: Patch, capsys: Capsys
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        uri = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setattr("onward.cli._look.DEFAULT_URI", uri)
+    assert main(["peers"]) == Status.FAILED
+    assert "name the node by --node, or a broker by --broker" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main(["peers", "--node", uri]) == Status.FAILED
+    assert "--broker" not in capsys.readouterr().err
 
 
 def test_without_a_uri_every_peer_may_ask(capsys: Capsys) -> None:

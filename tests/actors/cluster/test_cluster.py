@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from socket import gaierror
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,9 +15,9 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.broker import Broker, BrokerOptions, DrainOptions, DrainPart
 from onward.actors.broker.table._remote import owned_since
-from onward.actors.cluster import ClusterOptions, PeerConnection
+from onward.actors.cluster import ClusterOptions, PeerConnection, PeerRefused
 from onward.actors.security import Authorization
-from onward.protocol import TAGS, Address, LinkLost, NotDelivered
+from onward.protocol import TAGS, Address, LinkDown, LinkLost, NotDelivered
 from onward.protocol.broker import MAX_TAGS, OWNER_KEY, RouteSetup, TooManyTags
 from onward.protocol.cluster import (
     REMOTE_BROKER_INFO_ROUTE,
@@ -954,6 +955,40 @@ async def test_a_seed_is_dialled_again_whatever_the_attempt_has_failed_by(
         assert "test://two cannot be dialled" in caplog.messages
     await asyncio.sleep(5)
     assert one.peer(two).state == "up"
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (ConnectionRefusedError("refused"), logging.INFO),
+        (FileNotFoundError("no such socket"), logging.INFO),
+        (OSError("several addresses"), logging.INFO),
+        (LinkDown("two", "no answer within 5 s"), logging.INFO),
+        (PeerRefused(LinkRefusal.DUPLICATE.value), logging.INFO),
+        (PeerRefused(LinkRefusal.ZONE.value), logging.WARNING),
+        (NotDelivered("two", "there are no credentials"), logging.WARNING),
+        (gaierror("no such name"), logging.WARNING),
+        (ValueError("no URI"), logging.WARNING),
+    ],
+)
+async def test_what_an_operator_has_to_change_is_a_warning(
+    error: Exception,
+    level: int,
+    cluster: Clusters,
+    caplog: Caplog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = await cluster.start("one", ["two"], join=False)
+
+    async def connect(*_: object) -> PeerConnection:
+        raise error
+
+    with caplog.at_level(logging.INFO), monkeypatch.context() as patched:
+        patched.setattr(one.cluster, "_connect", connect)
+        one.cluster.join(one.uri)
+        await asyncio.sleep(SOON)
+    text = f"test://two is not reached: {error}"
+    assert [each.levelno for each in caplog.records if each.getMessage() == text] == [level]
 
 
 async def test_seeds_and_allowed_peers_change_while_it_runs(cluster: Clusters) -> None:
