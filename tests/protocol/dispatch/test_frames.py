@@ -115,8 +115,9 @@ def test_a_later_version_is_told_from_a_bad_frame(name: str) -> None:
 @each_frame
 def test_the_head_of_a_change_is_read_by_itself(name: str) -> None:
     frame, data = FRAMES[name], VECTORS[name]
-    is_change = isinstance(frame, ListChange)
-    wanted = (frame.kind, frame.node, frame.instance, frame.number) if is_change else None
+    wanted = None
+    if isinstance(frame, ListChange):
+        wanted = frame.kind, frame.node, frame.instance, frame.number
     assert read_change_head(data) == wanted
     found = {read_change_head(data[:size]) for size in range(len(data))}
     assert found <= {None, wanted}
