@@ -110,7 +110,7 @@ CONCEPTS = {
         "dispatch/test_circuit_end": "_circuit_deliveries _circuit_events",
         "dispatch/test_circuit_frames": "_circuit_codec",
         "dispatch/test_circuits": "_circuit_pair",
-        "dispatch/test_deliveries": "_copies _delivery _delivery_limits",
+        "dispatch/test_deliveries": "_copies _delivery _delivery_limits _delivery_table",
         "dispatch/test_multicast_paths": "",
         "dispatch/test_name_network": "",
         "dispatch/test_name_state": "_name_consumers _name_events _name_messages",

@@ -68,6 +68,7 @@ from ._delivery import (
     Unreturned,
 )
 from ._delivery_limits import DeliveryLimits, NodeTotals, Share
+from ._delivery_table import DeliveryTable
 from ._direct_consumers import DirectAdmission, DirectConsumers
 from ._dispositions import (
     MAX_CONDITION,
@@ -338,6 +339,7 @@ __all__ = [
     "DeliveryEvent",
     "DeliveryLimits",
     "DeliveryState",
+    "DeliveryTable",
     "DetachKind",
     "DirectAdmission",
     "DirectConsumers",

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from ._choice import is_too_far
 from ._copies import OpenCopy
-from ._deliveries import earlier
 from ._delivery import Ages
 from ._delivery_limits import NodeTotals, Share
+from ._delivery_table import earlier
 from ._duplicate_window import DuplicateWindow
 from ._fast_path import FastPath, Promote
 from ._graph import Paths
