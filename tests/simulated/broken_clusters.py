@@ -216,6 +216,17 @@ class ForgetsRequestsOfLostLinks(Broker):
         pass
 
 
+class ReadsAllAnewWithEachLoss(Broker):
+    """Asks all peer brokers for all of their routes when the link to one of them is lost."""
+
+    def on_lost(self, peer: Peer, reason: str) -> None:
+        super().on_lost(peer, reason)
+        for other in self.peers.values():
+            if other is not peer and other.wire is not None:
+                other.subscription = self.Subscription(other.broker_id, self.limits)
+                self._subscribe(other)
+
+
 BROKEN: Final[tuple[type[Broker], ...]] = (
     AppliesRemovalsOfOtherHomes,
     KeepsLogPositionAcrossInstances,
@@ -233,6 +244,7 @@ BROKEN: Final[tuple[type[Broker], ...]] = (
     ForwardsForPeerBrokers,
     SendsACopyForEachRoute,
     ForgetsRequestsOfLostLinks,
+    ReadsAllAnewWithEachLoss,
 )
 """Each is one mistake in a broker."""
 

@@ -91,6 +91,8 @@ class Peer:
     feed: RouteFeed | None = None
     fed_from: int = 0
     fed_changes: int = 0
+    # Bytes of the elements that were fed, over all streams, without marks.
+    fed_bytes: int = 0
     credit: int = 0
 
 
@@ -410,7 +412,10 @@ class Broker:
             if data is None:
                 break
             peer.credit -= 1
-            self._count(peer, Element.parse(data))
+            element = Element.parse(data)
+            if element.kind is not ElementKind.MARK:
+                peer.fed_bytes += len(data)
+            self._count(peer, element)
             self._send(peer, "element", peer.fed, data)
 
     def _count(self, peer: Peer, element: Element) -> None:

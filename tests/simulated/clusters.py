@@ -14,7 +14,8 @@ Then everything is healed, and after a while (`SETTLE`) the promises have to hol
    changes any more. A request of a peer broker is never forwarded.
 4. Logs and what is known stay in their limits. At rest there are marks and comparisons alone, and
    brokers that are gone are forgotten.
-5. On one stream each change is sent once.
+5. On one stream each change is sent once. In the end some changes of one broker cost each link that
+   holds their own bytes, while another broker crashes, and all others have changes of theirs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from onward.protocol.cluster import ClusterLimits, PresenceState
+from onward.protocol.broker import Dialect, RouteRemove
+from onward.protocol.cluster import ClusterLimits, Element, ElementKind, PresenceState
 from tests.simulated.cluster_broker import (
     QUERY,
     Broker,
@@ -42,6 +44,8 @@ SETTLE: Final = 100.0
 longest time that a link has to hold, two lifetimes of a link, and the time to forget a broker."""
 REST: Final = 25.0
 """Time for which nothing may happen then, in seconds."""
+MEASURED: Final = 16
+"""Changes of which the bytes are measured: they fit into one element, which is not compressed."""
 MOST_SHOWN: Final = 5
 """Violations of one run that are kept."""
 AT_REST: Final = frozenset({"element", "compare", "compared"})
@@ -547,7 +551,43 @@ class World:
         self.advance(SETTLE)
         self.check()
         self.rest()
+        self.measure()
         self.outcome.counts = self.network.counts
+
+    def measure(self) -> None:
+        """Check that changes cost their own bytes on a link that holds, whatever happens elsewhere.
+
+        It is the last thing of a run: all destinations leave, and a broker crashes.
+        """
+        homes = [each for each in self.living() if 0 < len(each.own) <= self.plan.log_changes]
+        if not homes:
+            return
+        home = self.draw.choice(homes)
+        others = [each for each in self.living() if each is not home]
+        crashed = self.draw.choice(others) if len(others) > 1 else None
+        first = home.log.sequence
+        for client in self.clients:
+            client.wanted = False
+        leaving = list(home.own.values())[:MEASURED]
+        elsewhere = [each for other in others for each in other.own.values()]
+        before = {id(peer): peer.fed_bytes for peer in home.peers.values()}
+        for connection in (*elsewhere, *leaving):
+            self.end(connection)
+        if crashed is not None:
+            self.crash(crashed, silently=False)
+        self.advance(1.0 + 4 * self.plan.delays[1] + 2 * self.plan.slow)
+        count = home.log.sequence - first
+        frame = RouteRemove(home.id, bytes(16), 1).serialize(Dialect.SPECIFICATION)
+        instance = home.membership.own.instance
+        element = Element(ElementKind.CHANGES, home.id, instance, first + count, (frame,) * count)
+        cost = len(element.serialize())
+        for peer in home.peers.values():
+            if peer.wire is None:
+                continue
+            self.network.counts["links measured"] += 1
+            found = peer.fed_bytes - before[id(peer)]
+            if count != len(leaving) or found != cost:
+                self.violation(f"{len(leaving)} changes cost {found} bytes, not {cost}")
 
 
 WEIGHTS: Final = {
