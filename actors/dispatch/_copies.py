@@ -169,6 +169,7 @@ class Copies:
             if token is not None:
                 self.traced.note(token, arrival)
                 back = (core.address, Address(DELIVERY, return_address(token)))
+            core.bundles.flush()  # those in front of it go first
             core.node.parts.router.dispatch(Message(to, back, payload, None, context))
         except (BadTransit, OnwardError):
             core.counts["copies that a link did not take"] += 1
@@ -183,6 +184,7 @@ class Copies:
             return
         end = Address(DELIVERY, ended_address(token, settled=settled))
         try:
+            core.bundles.flush()  # the message itself may be in one
             message = Message((address, core.address, end), (), b"", None, None)
             core.node.parts.router.dispatch(message)
         except OnwardError:
@@ -283,6 +285,8 @@ class Copies:
     def failed(self, end: Address, error: OnwardError) -> bool:
         """Receive word that a worker could not handle a delivery; return whether it is one."""
         value = end.value
+        if value[:1] == b"b":
+            return self._core.bundles.failed(value, error)
         if len(value) != 9 or value[:1] != b"r":
             return False
         token = value[1:]

@@ -33,6 +33,7 @@ from .._worker import Worker
 from ._access import UNAUTHORIZED, PrincipalOf, is_anonymous, source_of
 from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath, without
 from ._attachments import Attachments
+from ._bundles import Bundles
 from ._circuit_table import CircuitTable
 from ._copies import Copies
 from ._fast_path import FastPaths
@@ -81,6 +82,8 @@ class DispatchCore:
         names: The names that have a state.
         copies: The copies that have no outcome yet.
         replies: The sender of outcomes.
+        bundles: What waits to be sent to neighbours.
+        slow: Receives a message that has no fast path.
         fast: The fast paths of names.
         attachments: The consumers and producers.
         circuits: The circuits.
@@ -121,6 +124,8 @@ class DispatchCore:
         self.names: Final = NameTable(self)
         self.copies: Final = Copies(self)
         self.replies: Final = ReplyPaths(self)
+        self.bundles: Final = Bundles(self)
+        self.slow: Final = slow
         self.fast: Final = FastPaths(self, slow)
         self.attachments: Final = Attachments(self)
         self.circuits: Final = CircuitTable(self)

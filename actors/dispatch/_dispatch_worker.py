@@ -29,13 +29,14 @@ from ...protocol.dispatch import (
     Transit,
     decode_disposition,
     decode_transit,
+    read_bundle_number,
     read_end,
     read_token,
-    return_address,
 )
 from .._worker import Worker
 from ._access import PrincipalOf
 from ._arrival import Arrival, TransitPath, without
+from ._bundled import BUNDLED
 from ._core import DispatchCore
 from ._hold_store import HoldStore
 from ._inspection import (
@@ -155,6 +156,12 @@ class DispatchWorker(Worker):
                 self._transit(message, first)
             elif first.value[:1] == b"c":
                 self.core.circuits.receive(message, first.value)
+            elif first.value[:1] in BUNDLED:
+                self.core.fast.transits.bundled.receive_alone(first.value, message)
+            elif first.value[:1] == b"v":
+                self._offered(message, first)
+            elif first.value[:1] == b"b":
+                self._bundle_lost(message, first)
             else:
                 self._outcome(message, first)
         except LaterVersion as error:
@@ -205,7 +212,7 @@ class DispatchWorker(Worker):
                 raise BadTransit("an unsettled message without a way back")
             text = core.topology.text_of(link)
             path = TransitPath(back, text, read_token(back[-1].value, b"r"))
-            core.fast.unsettled.recall(link, back[-1].value)
+            core.fast.unsettled.recall(link, path.token)
         self._bind_transit(message, transit, core.topology.text_of(link), path)
 
     def _bind_transit(
@@ -236,13 +243,33 @@ class DispatchWorker(Worker):
         if state is not None and message.source is not None:
             core.fast.transits.learn(message.onward_route[0].value, transit, state, message.source)
 
+    def _offered(self, message: Message, first: Address) -> None:
+        """Receive word of a neighbour that it takes bundles."""
+        link = message.source
+        if link is None or self.core.topology.links.get(str(link)) != link:
+            self.core.counts["messages of no neighbour"] += 1
+            self.node.lose(message, NotExposed(DISPATCH))
+            return
+        self.core.bundles.offered(link, first.value)
+
+    def _bundle_lost(self, message: Message, first: Address) -> None:
+        """Receive an error reply for a bundle: nothing of it was handled, or all is in doubt."""
+        read_bundle_number(first.value)
+        failure = read_error_reply(message) if is_error_reply(message) else None
+        state = RELEASED if failure is not None and failure.certain else MODIFIED
+        link = message.source
+        known = link is not None and is_error_reply(message)
+        if not known or not self.core.bundles.lost(first.value, link, state):
+            self.core.counts["outcomes that came late or for no delivery"] += 1
+            self.node.dead_letter(message, "late answer")
+
     def _outcome(self, message: Message, first: Address) -> None:
         """Receive a reply, an error reply or a disposition for a copy."""
         core, copies = self.core, self.core.copies
         ended = read_end(first.value)
         if ended is not None:
             if message.source is not None and core.topology.is_joined(message):
-                core.fast.unsettled.recall(message.source, return_address(ended[0]))
+                core.fast.unsettled.recall(message.source, ended[0])
                 copies.source_ended(str(message.source), ended[0], settled=ended[1])
             return
         if first.value[:1] == b"d":

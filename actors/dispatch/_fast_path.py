@@ -153,7 +153,7 @@ class FastPaths:
         record: ConsumerRecord = target.consumer
         onward = record.route if len(onward) == 1 else record.route + onward[1:]
         if not back:
-            if not self.hand(state, fast, target, message, onward):
+            if not self.hand(state, fast, target, payload, source, onward):
                 self._slow(message)
             return
         if record.accept is _HANDED:
@@ -182,7 +182,8 @@ class FastPaths:
         state: NameState,
         fast: FastPath[Arrival],
         target: FastTarget[Arrival],
-        message: Message,
+        payload: bytes,
+        source: Address | None,
         onward: Route,
     ) -> bool:
         """Hand a consumer a pre-settled message, if it has credit; return whether it has.
@@ -191,7 +192,8 @@ class FastPaths:
             state: The name.
             fast: Its fast path.
             target: The consumer.
-            message: The message.
+            payload: The payload of the message.
+            source: Where it comes from.
             onward: Its route from the consumer on.
         """
         queue = target.queue
@@ -205,7 +207,7 @@ class FastPaths:
             queue.credit -= 1
             target.load.messages += 1
             target.record.handed += 1
-        sent = _new(Message, (onward, (), message[2], message[3], None))
+        sent = _new(Message, (onward, (), payload, source, None))
         try:
             self._dispatch(sent)
         except OnwardError as error:
@@ -256,15 +258,17 @@ class FastPaths:
         del self.open[end]
         target, _, _, _, message, share = fast.accept(token)
         self.accepted += 1
+        answer: Message | None
         if share is None:
             answer = _new(Message, (message[1], back, payload or b"", None, None))
         else:
             answer = self.unsettled.answer(message, back, payload)
-        try:
-            self._dispatch(answer)
-        except OnwardError as error:
-            self._core.counts["outcomes that could not be told"] += 1
-            self._core.node.dead_letter(answer, error)
+        if answer is not None:
+            try:
+                self._dispatch(answer)
+            except OnwardError as error:
+                self._core.counts["outcomes that could not be told"] += 1
+                self._core.node.dead_letter(answer, error)
         if isinstance(target, FastTarget) and target.queue.waiting:
             state.serve(target.number)
 

@@ -21,10 +21,13 @@ from ...protocol.dispatch import (
     next_wait,
     node_digest,
 )
+from ._bundled import BUNDLED, Bundled
+from ._bundled_parts import id_of
 from ._fast_unsettled import FastUnsettled
 
 if TYPE_CHECKING:
     from ._arrival import Arrival
+    from ._bundles import Bundle
     from ._consumer_record import ConsumerRecord
     from ._core import DispatchCore
     from ._fast_path import FastPaths
@@ -40,10 +43,6 @@ _EMPTY: Final = (None, None, None, 0)
 """All of a context but what it is allowed: it says nothing."""
 _TRANSIT: Final = b"t"
 """The first byte of a transit address; the others are those of outcomes."""
-_SHORT, _LONG = 0x60, 0x78
-"""The head of a text in CBOR: of one of less than 24 bytes the first and its size; of 24 to 255
-bytes the second, followed by the size."""
-
 _NO_WAY: Final = 0, b"", b"-", None
 
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -63,6 +62,7 @@ class Way(NamedTuple):
         settled: Whether they are pre-settled.
         wait: Time for which their outcome is awaited, in seconds; 0 is no limit.
         neighbour: The node that they come from, as the source of a share: its link as text.
+        bundle: What waits to be sent their way; `None` if the next node takes no bundles.
     """
 
     state: NameState
@@ -75,6 +75,7 @@ class Way(NamedTuple):
     settled: bool = True
     wait: float = 0.0
     neighbour: tuple[str, str] = "neighbour", ""
+    bundle: Bundle | None = None
 
 
 class FastTransits:
@@ -86,6 +87,7 @@ class FastTransits:
 
     Attributes:
         unsettled: What is known of unsettled messages.
+        bundled: The receiver of bundles.
     """
 
     def __init__(self, core: DispatchCore, paths: FastPaths) -> None:
@@ -96,6 +98,7 @@ class FastTransits:
         self._digest: Final = node_digest(core.own)
         self._empty: Context | None = None  # the last one that was seen to say nothing
         self.unsettled: Final = FastUnsettled(core, paths)
+        self.bundled: Final = Bundled(core, paths, self)
         # Of what enters here, by the value of its name: pre-settled messages, and others.
         self._ways: Final[dict[bytes, Way]] = {}
         self._unsettled_ways: Final[dict[bytes, Way]] = {}
@@ -151,7 +154,7 @@ class FastTransits:
         number = self._core.identity()[2]
         if back:
             return self.unsettled.ask(fast, way, number, message)
-        self._send(way, number, message, onward[1:])
+        self.send(way, number, message[2], message[3], onward[1:])
         return True
 
     # --- messages of other dispatchers ------------------------------------------------------
@@ -165,11 +168,12 @@ class FastTransits:
                 return False
             self._empty = context
         if value[:1] != _TRANSIT:
-            return self.unsettled.receive(value, message)
+            taken_by = self.bundled if value[:1] in BUNDLED else self.unsettled
+            return taken_by.receive(value, message)
         at, head, tail, way = self._last
         end = at + ID_SIZE
         if value[:at] != head or value[end:] != tail or way is None:
-            at = _id_of(value)
+            at = id_of(value)
             if not at:
                 return False
             end = at + ID_SIZE
@@ -180,32 +184,39 @@ class FastTransits:
             self._last = at, head, tail, way
         if way[2] != source:
             return False
-        state, instruments = way[0], self._run_queue.instruments
+        state = way[0]
         fast = state.fast
-        if (
-            fast is None
-            or way[1] != fast.plans
-            or state.performing
-            or (instruments is not None and instruments.names is not None)
-        ):
+        if fast is None or way[1] != fast.plans or state.performing or self.are_counted:
             return False
         number = value[at:end]
         if not way[7]:
             return self.unsettled.pass_on(fast, way, number, message)
         if way[3] is not None:
-            self._send(way, number, message, onward[2:])
+            self.send(way, number, message[2], source, onward[2:])
             return True
         target = fast.only or fast.choose()
         if target is None:
             return False
         record: ConsumerRecord = target.consumer
-        return self._paths.hand(state, fast, target, message, record.route + onward[2:])
+        route = record.route + onward[2:]
+        return self._paths.hand(state, fast, target, message[2], source, route)
+
+    def way(self, key: bytes, source: Address) -> Way | None:
+        """Return the way of messages over a link by their transit address without the id."""
+        way = self._transits.get(key)
+        return None if way is None or way[2] != source or self.are_counted else way
+
+    @property
+    def are_counted(self) -> bool:
+        """Whether the event log counts each message by its name: none goes the fast path then."""
+        instruments = self._run_queue.instruments
+        return instruments is not None and instruments.names is not None
 
     def learn(self, value: bytes, transit: Transit, state: NameState, source: Address) -> None:
         """Remember the way of messages like one of another dispatcher that was received in full."""
         if transit.redirected or transit.ttl or (transit.settled and transit.wait):
             return
-        at = _id_of(value)
+        at = id_of(value)
         if not at or not self._paths.plan(state) or state.fast is None:
             return
         key = value[:at] + value[at + ID_SIZE :]
@@ -247,42 +258,41 @@ class FastTransits:
         path = (*transit.path, self._digest)
         next_ = next_wait(wait) if wait else 0
         value = encode_transit(transit._replace(path=path, wait=next_))
-        at = _id_of(value)
+        at = id_of(value)
         if not at:
             return None
         to = None if settled else fast.link_target(found)
         head, tail = value[:at], value[at + ID_SIZE :]
-        return Way(state, fast.plans, source, link, head, tail, to, settled, wait, neighbour)
+        bundle = self._core.bundles.to(link, head, tail, state, settled=settled)
+        ways = state, fast.plans, source, link, head, tail
+        return Way(*ways, to, settled, wait, neighbour, bundle)
 
-    def _send(self, way: Way, number: bytes, message: Message, rest: Route) -> None:
-        """Send a pre-settled message to the next node; drop it if the link takes none."""
-        core, link, value = self._core, way[3], b"".join((way[4], number, way[5]))
+    def send(
+        self, way: Way, number: bytes, payload: bytes, source: Address | None, rest: Route
+    ) -> None:
+        """Send a pre-settled message to the next node; drop it if the link takes none.
+
+        Args:
+            way: Its way.
+            number: Its id.
+            payload: Its payload.
+            source: The link that it came over.
+            rest: What follows the name.
+        """
+        core, link, bundle = self._core, way[3], way[10]
+        if bundle is not None and not rest and bundle.takes(payload):
+            bundle.add(number, payload)
+            return
         if link is None:
             raise AssertionError("a way to another node without a link")
+        core.bundles.flush()  # those in front of it go first
+        value = b"".join((way[4], number, way[5]))
         onward = (link, core.address, _new(Address, (DELIVERY, value)), *rest)
         try:
-            self._dispatch(_new(Message, (onward, (), message[2], None, None)))
+            self._dispatch(_new(Message, (onward, (), payload, None, None)))
         except OnwardError:
             way[0].dropped += 1
             core.counts["copies that a link did not take"] += 1
             core.counts["link down"] += 1
-            lost = Message(rest, (), message[2], message[3], None)
+            lost = Message(rest, (), payload, source, None)
             core.node.dead_letter(lost, "link down")
-
-
-def _id_of(value: bytes) -> int:
-    """Return where the id of a transit address begins; 0 if it is none, or has an unusual name.
-
-    What is in front of that place says where it is: two addresses that are alike without their ids
-    have them at the same place.
-    """
-    at = 3
-    try:
-        for _ in range(2):
-            head = value[at]
-            if not _SHORT < head <= _LONG:
-                return 0
-            at += 1 + head - _SHORT if head < _LONG else 2 + value[at + 1]
-    except IndexError:
-        return 0
-    return at + 10  # behind the instance, and the heads of both

@@ -17,6 +17,7 @@ from ...protocol.dispatch import (
     RELEASED,
     TOKEN_SIZE,
     Disposition,
+    FastLink,
     FastPath,
     LinkTarget,
     Share,
@@ -27,6 +28,7 @@ from ...protocol.dispatch import (
     return_address,
 )
 from ._arrival import Arrival, TransitPath, without
+from ._bundled_parts import Part
 from ._consumer_record import Accept, ConsumerRecord
 
 if TYPE_CHECKING:
@@ -69,8 +71,8 @@ class FastUnsettled:
         paths: The fast paths of its names.
 
     Attributes:
-        came: The tokens of the messages that came over a link, by the link, and then by the return
-            address that each came with; with the name of each.
+        came: The tokens of the messages that came over a link, by the link, and then by the token
+            that each came with; with the name of each.
     """
 
     def __init__(self, core: DispatchCore, paths: FastPaths) -> None:
@@ -96,8 +98,8 @@ class FastUnsettled:
             message: The message.
         """
         onward, back, payload, _, _ = message
-        state, link, to = way[0], way[3], way[6]
-        if link is None or to is None:
+        to = way[6]
+        if to is None:
             return False
         token, end = self._paths.token()
         now = self._time()
@@ -105,10 +107,7 @@ class FastUnsettled:
         origin = _new(Asked, (message, back, number))
         if not fast.begin_on(token, (to, len(payload), now, limit, origin, None)):
             return False
-        first = _new(Address, (DELIVERY, way[4] + number + way[5]))
-        route = link, self._own, first, *onward[1:]
-        copy = _new(Message, (route, (self._own, end), payload, None, None))
-        self._carry(state, token, end, limit, copy, to.target)
+        self._send(way, to, number, token, end, limit, payload, onward[1:])
         return True
 
     def pass_on(self, fast: FastPath[Arrival], way: Way, number: bytes, message: Message) -> bool:
@@ -126,38 +125,88 @@ class FastUnsettled:
         kind, mark = back[-1]
         if kind != DELIVERY or len(mark) != 1 + TOKEN_SIZE or mark[:1] != _RETURN:
             return False
-        state, link, to, wait, neighbour = way[0], way[3], way[6], way[8], way[9]
+        return self.pass_one(fast, way, number, mark[1:], message, payload, onward[2:], source)
+
+    def pass_one(
+        self,
+        fast: FastPath[Arrival],
+        way: Way,
+        number: bytes,
+        mark: bytes,
+        origin: Message | Part,
+        payload: bytes,
+        rest: Route,
+        source: Address,
+    ) -> bool:
+        """Send a message of another node on, or hand it to its consumer; return whether it went.
+
+        Args:
+            fast: The fast path of its name.
+            way: Its way.
+            number: Its id.
+            mark: The token of that node.
+            origin: The message as it came.
+            payload: Its payload.
+            rest: What follows its transit address.
+            source: The link that it came over.
+        """
+        state, to, wait, neighbour = way[0], way[6], way[8], way[9]
         came, upstream = self.came.get(source), self._core.copies.upstream
         if came is None:
             came = self.came[source] = {}
-        if mark in came or (upstream and mark[1:] in upstream.get(neighbour[1], ())):
+        if mark in came or (upstream and mark in upstream.get(neighbour[1], ())):
             return False  # its node has another one with this token
         totals = self._totals
         share = totals.shares.get(neighbour) or totals.share_of(neighbour, neighbour=True)
         token, end = self._paths.token()
         now = self._time()
         limit = now + wait if wait else inf
-        if link is not None and to is not None:
-            if not fast.begin_on(token, (to, len(payload), now, limit, message, share)):
+        if to is not None:
+            if not fast.begin_on(token, (to, len(payload), now, limit, origin, share)):
                 return False
-            first = _new(Address, (DELIVERY, way[4] + number + way[5]))
-            route = link, self._own, first, *onward[2:]
-            copy = _new(Message, (route, (self._own, end), payload, None, None))
-            at: Target = to.target
-        else:
-            target = fast.only or fast.choose()
-            if target is None:
-                return False
-            record: ConsumerRecord = target.consumer
-            limit = min(limit, now + self._settle_time)
-            entry = target, len(payload), now, limit, message, share
-            if record.accept is _HANDED or not fast.begin(token, entry):
-                return False
-            copy = _new(Message, (record.route + onward[2:], (end,), payload, source, None))
-            at = target.target
+            came[mark] = state, token
+            self._send(way, to, number, token, end, limit, payload, rest)
+            return True
+        target = fast.only or fast.choose()
+        if target is None:
+            return False
+        record: ConsumerRecord = target.consumer
+        limit = min(limit, now + self._settle_time)
+        entry = target, len(payload), now, limit, origin, share
+        if record.accept is _HANDED or not fast.begin(token, entry):
+            return False
         came[mark] = state, token
-        self._carry(state, token, end, limit, copy, at)
+        copy = _new(Message, (record.route + rest, (end,), payload, source, None))
+        self._carry(state, token, end, limit, copy, target.target)
         return True
+
+    def _send(
+        self,
+        way: Way,
+        to: FastLink,
+        number: bytes,
+        token: bytes,
+        end: Address,
+        limit: float,
+        payload: bytes,
+        rest: Route,
+    ) -> None:
+        """Send a message that has its entry to the next node."""
+        state, link, bundle = way[0], way[3], way[10]
+        if bundle is not None and not rest and bundle.takes(payload):
+            self._paths.open[end[1]] = state, token, bundle.link
+            scheduled = state.scheduled
+            if scheduled is None or scheduled > limit:
+                self._core.schedule.arm(state)
+            bundle.add(number + token, payload)
+            return
+        if link is None:
+            raise AssertionError("a way to another node without a link")
+        self._core.bundles.flush()  # those in front of it go first
+        first = _new(Address, (DELIVERY, way[4] + number + way[5]))
+        route = link, self._own, first, *rest
+        copy = _new(Message, (route, (self._own, end), payload, None, None))
+        self._carry(state, token, end, limit, copy, to.target)
 
     def _carry(
         self,
@@ -204,27 +253,38 @@ class FastUnsettled:
         self._paths.accepted_by(found[0], found[1], value, back, answer)
         return True
 
-    def answer(self, message: Message, back: Route, payload: bytes | None) -> Message:
+    def answer(self, message: Message | Part, back: Route, payload: bytes | None) -> Message | None:
         """Return the acceptance of a message, to be sent to the dispatcher before this one.
 
         Args:
             message: The message, as it came.
             back: The return route of the answer.
             payload: The answer; `None` if there is none.
+
+        Returns:
+            `None` if it goes in a bundle.
         """
-        route, source = message[1], message[3]
-        if source is None:
-            raise AssertionError("a message of another node without its link")
-        end = route[-1]
-        del self.came[source][end[1]]
+        if isinstance(message, Part):
+            source, token = message[5], message[2]
+            del self.came[source][token]
+            if self._core.bundles.accept(source, token, back, payload):
+                return None
+            end = return_address(token)
+            route = *message[4][:-1], Address(DELIVERY, end)
+        else:
+            route, link = message[1], message[3]
+            if link is None:
+                raise AssertionError("a message of another node without its link")
+            end = route[-1][1]
+            del self.came[link][end[1:]]
         if payload is not None:
             return _new(Message, (route, back, payload, None, None))
-        told = Address(DELIVERY, disposition_address(end[1]))
+        told = Address(DELIVERY, disposition_address(end))
         return Message((*route[:-1], told), (), _ACCEPTED, None, None)
 
     # --- full records -----------------------------------------------------------------------
 
-    def promoted(self, message: Message, since: float, share: Share) -> Arrival:
+    def promoted(self, message: Message | Part, since: float, share: Share) -> Arrival:
         """Return a message of another node that leaves the fast path.
 
         Args:
@@ -232,11 +292,13 @@ class FastUnsettled:
             since: When it came, in seconds.
             share: What its source has at this node.
         """
+        if isinstance(message, Part):
+            message = message.alone(self._own, None)
         onward, back, _, source, _ = message
         if source is None:
             raise AssertionError("a message of another node without its link")
         mark = back[-1][1]
-        del self.came[source][mark]
+        del self.came[source][mark[1:]]
         transit, link = decode_transit(onward[1][1]), self._core.topology.text_of(source)
         return Arrival(
             without(message, onward[2:]),
@@ -251,11 +313,11 @@ class FastUnsettled:
         )
 
     def recall(self, link: Address, mark: bytes) -> None:
-        """Make the full record of a message of another node, if there is one with this mark.
+        """Make the full record of a message of another node, if there is one with this token.
 
         Args:
             link: The link that it came over.
-            mark: The return address that it came with.
+            mark: The token that it came with.
         """
         found = self.came.get(link, {}).get(mark)
         if found is not None:

@@ -183,6 +183,7 @@ class Topology:
         self.drive()
 
     def _end_under_way(self, key: str, then: Callable[[], object] | None) -> None:
+        self._core.bundles.link_lost(key)
         self._core.circuits.link_lost(key)
         states = iter(self._core.copies.lost(key))
         self._core.slices.begin(states, lambda state: self._end_of(state, key), then)
@@ -193,6 +194,7 @@ class Topology:
 
     def close(self) -> None:
         """Send the last hellos, and end the watches of links."""
+        self._core.bundles.flush()
         for link, frame in self.network.stop():
             self._send(str(link), frame)
         for watches in self._unwatch.values():
@@ -245,7 +247,13 @@ class Topology:
             case NeighbourLeft(link, _, True):
                 # The names know no way over the link then, until they are given the paths.
                 self._end_under_way(str(link), self._core.names.network_changed)
-            case NeighbourJoined() | NeighbourLeft():
+            case NeighbourJoined(link):
+                self._core.names.network_changed()
+                address = self.links.get(str(link))
+                if address is not None:
+                    self._core.bundles.offer(address)
+            case NeighbourLeft(link):
+                self._core.bundles.link_lost(str(link))
                 self._core.names.network_changed()
             case LaterFrames(link, version):
                 _logger.warning(

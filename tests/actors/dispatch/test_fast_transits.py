@@ -7,6 +7,7 @@ from asyncio import sleep
 import pytest
 
 from onward.actors.dispatch import DISPATCH, Accept, Received, _fast_transits
+from onward.actors.dispatch._bundled_parts import id_of
 from onward.protocol import NAME, Address, Context, Message
 from onward.protocol.dispatch import (
     MAX_TRANSIT,
@@ -284,12 +285,10 @@ def test_the_place_of_an_id_is_that_in_the_address() -> None:
         for node in ("n", "n" * 23, "n" * 24, "n" * 255):
             value = encode_transit(Transit("o" * size, node, b"instance", b"identity"))
             assert len(value) <= MAX_TRANSIT
-            at = _fast_transits._id_of(value)
+            at = id_of(value)
             assert value[at : at + 8] == b"identity"
     for name, node in (("o" * 256, "n"), ("o", "n" * 256)):
-        assert not _fast_transits._id_of(
-            encode_transit(Transit(name, node, b"instance", b"identity"))
-        )
+        assert not id_of(encode_transit(Transit(name, node, b"instance", b"identity")))
     value = encode_transit(Transit("orders", "a", b"instance", b"identity"))
-    assert not any(map(_fast_transits._id_of, (value[:each] for each in range(11))))
-    assert not _fast_transits._id_of(value[:3] + b"\x00" + value[4:])
+    assert not any(map(id_of, (value[:each] for each in range(11))))
+    assert not id_of(value[:3] + b"\x00" + value[4:])

@@ -10,6 +10,7 @@ import pytest
 
 from onward.actors import MailboxOptions, Worker
 from onward.actors.dispatch import DISPATCH, Accept, Dispatcher, Received
+from onward.actors.dispatch._bundles import Bundles
 from onward.protocol import (
     DELIVERY,
     NAME,
@@ -20,6 +21,7 @@ from onward.protocol import (
 )
 from onward.protocol.dispatch import (
     ACCEPTED,
+    MAX_BUNDLED,
     Disposition,
     Modified,
     NodeHello,
@@ -104,8 +106,17 @@ class World:
         return kept
 
 
-@pytest.fixture
-async def world(network: SimulatedNetwork) -> World:
+def offer_nothing(bundles: Bundles, link: Address) -> None:
+    """Be a node as it was before there were bundles."""
+
+
+@pytest.fixture(params=[True, False], ids=["bundles", "alone"])
+async def world(
+    network: SimulatedNetwork, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> World:
+    """Yield the dispatchers, of which each takes bundles, or none as before there were any."""
+    if not request.param:
+        monkeypatch.setattr(Bundles, "offer", offer_nothing)
     net = Net(network, error_replies=True)
     await linear(net)
     return World(net, await start_worker(net.nodes["a"], Recorder(), address=BACK))
@@ -424,6 +435,7 @@ async def test_an_answer_that_cannot_be_sent_is_counted(world: World) -> None:
     cell = net.nodes["c"].parts.table.cell(link)
     cell.limit = cell.most = 0
     kept.deliveries[-1].accept()
+    await sleep(0.5)
     assert world.counts("outcomes that could not be told") == (0, 0, 1)
 
 
@@ -608,10 +620,11 @@ async def test_an_empty_address_is_not_read(world: World) -> None:
 async def test_a_link_of_one_message_gives_back_what_it_has_no_room_for(world: World) -> None:
     kept = await world.keep()
     make_narrow(world.net, "a", world.net.links["a", "b"])
-    for payload in (b"1", b"2", b"3"):
+    first, *others = (each * (MAX_BUNDLED + 1) for each in (b"1", b"2", b"3"))
+    for payload in (first, *others):
         world.net.nodes["a"].send(ORDERS, payload, return_route=BACK)
     await sleep(1)
-    assert kept.payloads == [b"0", b"1"]
+    assert kept.payloads == [b"0", first]
     assert world.told == ["no consumer took it"] * 2
     kept.deliveries[-1].accept()
     await sleep(1)

@@ -1,0 +1,349 @@
+"""Bundles of what goes to a neighbour: the messages and acceptances of one turn.
+
+A neighbour that says so takes them. What the fast path sends to it waits for the end of the turn of
+the worker that has sent it, at most: then it goes as one message for each name, or return route of
+answers. All else that goes to a neighbour about a delivery sends first what waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import DELIVERY, Address, InDoubt, Message, OnwardError, Route
+from ...protocol.dispatch import (
+    BUNDLES_TAKEN,
+    MAX_BUNDLE,
+    MAX_BUNDLE_SIZE,
+    MAX_BUNDLED,
+    MODIFIED,
+    RELEASED,
+    SETTLED,
+    TOKEN_SIZE,
+    DeliveryState,
+    bundle_address,
+    bundle_return_address,
+    encode_bundle,
+    return_address,
+    takes_bundles,
+)
+from ..runtime._mailbox import Target
+
+if TYPE_CHECKING:
+    from ._core import DispatchCore
+    from ._name_state import NameState
+
+__all__ = ["Bundle", "Bundles"]
+
+MAX_SENT: Final = 1024
+"""Most bundles of which the tokens are remembered, for word that one was lost; the oldest is
+forgotten, and what it had ends when its time is over."""
+
+_UNSETTLED, _ANSWERS, _TOKENS = b"m", b"a", b"n"
+_HEAD: Final = TOKEN_SIZE + TOKEN_SIZE + 2  # bytes of a record of an unsettled message
+
+
+class Bundle:
+    """A bundle that waits to be sent to a neighbour.
+
+    Args:
+        bundles: All of them.
+        link: The link to the neighbour.
+        value: The address that says what is in it.
+        back: The return route of answers.
+        state: The name of its messages; `None`: it has acceptances.
+
+    Attributes:
+        kind: The first byte of its address.
+        link: The link to the neighbour.
+        back: The return route of answers.
+        state: The name of its messages.
+        onward: The route of the bundle.
+        records: The records.
+        payloads: The payload of each.
+        size: The bytes of these.
+        waits: Whether it will be looked at.
+    """
+
+    __slots__ = (
+        "_bundles",
+        "back",
+        "kind",
+        "link",
+        "onward",
+        "payloads",
+        "records",
+        "size",
+        "state",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        bundles: Bundles,
+        link: Address,
+        value: bytes,
+        back: Route = (),
+        state: NameState | None = None,
+    ) -> None:
+        self._bundles: Final = bundles
+        self.kind: Final = value[:1]
+        self.link: Final = link
+        self.back: Final = back
+        self.state: Final = state
+        self.onward: Final[Route] = link, bundles.own, Address(DELIVERY, value)
+        self.records: list[bytes] = []
+        self.payloads: list[bytes] = []
+        self.size = 0
+        self.waits = False
+
+    @staticmethod
+    def takes(payload: bytes) -> bool:
+        """Whether a payload may stand in a bundle: the link refuses what is not `bytes`."""
+        return type(payload) is bytes and len(payload) <= MAX_BUNDLED
+
+    def add(self, record: bytes, payload: bytes) -> None:
+        """Add a message or an answer.
+
+        Args:
+            record: The id of a message, the token, or both.
+            payload: The payload, of at most `MAX_BUNDLED` bytes.
+        """
+        size = len(payload)
+        self.records.append(record + size.to_bytes(2))
+        self.payloads.append(payload)
+        self.size += size
+        if not self.waits:
+            self._bundles.begun(self)
+        elif len(self.records) >= MAX_BUNDLE or self.size >= MAX_BUNDLE_SIZE:
+            self._bundles.send(self)
+
+    def add_token(self, token: bytes) -> None:
+        """Add an acceptance without an answer."""
+        self.records.append(token)
+        if not self.waits:
+            self._bundles.begun(self)
+        elif len(self.records) >= MAX_BUNDLE:
+            self._bundles.send(self)
+
+    def take(self) -> tuple[list[bytes], list[bytes]]:
+        """Remove and return the records and the payloads."""
+        taken = self.records, self.payloads
+        self.records, self.payloads, self.size = [], [], 0
+        return taken
+
+
+class Bundles(Target):
+    """The bundles that wait to be sent, which have a turn of their own.
+
+    Args:
+        core: The dispatcher.
+
+    Attributes:
+        own: The address of dispatchers.
+    """
+
+    __slots__ = ("_answers", "_core", "_numbers", "_sent", "_takers", "_waiting", "own")
+
+    def __init__(self, core: DispatchCore) -> None:
+        self.queue = None
+        self.limit = self.heavy = 0
+        self.scheduled = False
+        self.own: Final = core.address
+        self._core: Final = core
+        self._takers: Final[set[Address]] = set()
+        self._waiting: Final[deque[Bundle]] = deque()
+        self._answers: Final[dict[tuple[Address, Route | None], Bundle]] = {}
+        self._numbers: Final = count()
+        # Of bundles of messages, by number: the link, the records, the name if pre-settled.
+        self._sent: Final[dict[bytes, tuple[Address, bytes, NameState | None]]] = {}
+
+    # --- neighbours that take them ----------------------------------------------------------
+
+    def offer(self, link: Address) -> None:
+        """Offer a neighbour to take bundles."""
+        core = self._core
+        route = link, self.own, Address(DELIVERY, BUNDLES_TAKEN)
+        try:
+            core.node.parts.router.dispatch(Message(route, (), b"", None, None))
+        except OnwardError:
+            core.counts["frames that a link did not take"] += 1
+
+    def offered(self, link: Address, value: bytes) -> None:
+        """Receive that word of a neighbour.
+
+        Raises:
+            BadTransit: It cannot be read.
+        """
+        if takes_bundles(value) and link not in self._takers:
+            self._takers.add(link)
+            self._core.fast.clear()  # the ways to it are by bundles from now on
+
+    def link_lost(self, link: str) -> None:
+        """Forget a neighbour by its link, and send what waits."""
+        self.flush()
+        for address in [each for each in self._takers if str(each) == link]:
+            self._takers.remove(address)
+            self._core.fast.clear()
+
+    def to(
+        self, link: Address, head: bytes, tail: bytes, state: NameState, *, settled: bool
+    ) -> Bundle | None:
+        """Return the bundle of messages that go one way; `None` if the neighbour takes none.
+
+        Args:
+            link: The link to the neighbour.
+            head: Their transit address, as far as the id.
+            tail: What follows the id.
+            state: Their name.
+            settled: Whether they are pre-settled.
+        """
+        if link not in self._takers:
+            return None
+        value = bundle_address(head, tail, settled=settled)
+        return Bundle(self, link, value, (), state)
+
+    def accept(self, link: Address, token: bytes, back: Route, payload: bytes | None) -> bool:
+        """Send an acceptance to a neighbour; return whether it takes bundles.
+
+        Args:
+            link: The link to the neighbour.
+            token: Its token.
+            back: The return route of the answer.
+            payload: The answer; `None` if there is none.
+        """
+        if link not in self._takers:
+            return False
+        key: tuple[Address, Route | None] = link, None if payload is None else back
+        if payload is None:
+            value = _TOKENS
+        elif Bundle.takes(payload):
+            value = _ANSWERS
+        else:
+            return False
+        bundle = self._answers.get(key)
+        if bundle is None:
+            bundle = self._answers[key] = Bundle(self, link, value, back)
+        if payload is None:
+            bundle.add_token(token)
+        else:
+            bundle.add(token, payload)
+        return True
+
+    # --- sending ----------------------------------------------------------------------------
+
+    def begun(self, bundle: Bundle) -> None:
+        """Schedule a turn for a bundle that has its first record."""
+        bundle.waits = True
+        self._waiting.append(bundle)
+        if not self.scheduled:
+            self.scheduled = True
+            self._core.node.parts.run_queue.schedule(self)
+
+    def turn(self) -> int:
+        """Send what waits; return the cost of the turn in messages."""
+        self.scheduled = False
+        sent = len(self._waiting)
+        self.flush()
+        return 1 + sent
+
+    def recover(self, error: BaseException) -> None:
+        """Go on with the other bundles after an error in a turn."""
+        self._core.node.parts.run_queue.fault("sending a bundle", error)
+        if self._waiting and not self.scheduled:
+            self.scheduled = True
+            self._core.node.parts.run_queue.schedule(self)
+
+    def give_up(self) -> None:
+        """Make dead letters of what waits, as the event loop was closed."""
+        for bundle in self._waiting:
+            for payload in bundle.payloads:
+                lost = Message(bundle.onward, bundle.back, payload, None, None)
+                self._core.node.dead_letter(lost, "event loop closed")
+        self._waiting.clear()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        waiting = self._waiting
+        while waiting:
+            bundle = waiting.popleft()
+            bundle.waits = False
+            if bundle.state is None:
+                self._answers.clear()
+            if bundle.records:
+                self.send(bundle)
+
+    def send(self, bundle: Bundle) -> None:
+        """Send what is in a bundle."""
+        records, payloads = bundle.take()
+        tokens = bundle.kind == _TOKENS
+        payload = b"".join(records) if tokens else encode_bundle(records, payloads)
+        back = bundle.back if bundle.state is None else self._note(bundle, records)
+        message = Message(bundle.onward, back, payload, None, None)
+        try:
+            self._core.node.parts.router.dispatch(message)
+        except OnwardError as error:
+            self._not_taken(bundle, records, payloads, error)
+
+    def _note(self, bundle: Bundle, records: list[bytes]) -> Route:
+        """Remember what is in a bundle of messages; return its return route."""
+        end = bundle_return_address(next(self._numbers))
+        settled, sent = bundle.kind != _UNSETTLED, self._sent
+        sent[end] = bundle.link, b"".join(records), bundle.state if settled else None
+        if len(sent) > MAX_SENT:
+            del sent[next(iter(sent))]
+        return self.own, Address(DELIVERY, end)
+
+    # --- what is lost -----------------------------------------------------------------------
+
+    def _not_taken(
+        self, bundle: Bundle, records: list[bytes], payloads: list[bytes], error: OnwardError
+    ) -> None:
+        """Act on a bundle that the link has not taken, as on each of its messages."""
+        core, state = self._core, bundle.state
+        if state is None:
+            core.counts["outcomes that could not be told"] += len(records)
+            for record, payload in zip(records, payloads or [b""] * len(records), strict=True):
+                end = Address(DELIVERY, return_address(record[:TOKEN_SIZE]))
+                answer = Message((*bundle.onward[:2], end), bundle.back, payload, None, None)
+                core.node.dead_letter(answer, error)
+            return
+        core.counts["copies that a link did not take"] += len(records)
+        if bundle.kind == _UNSETTLED:
+            for record in records:
+                core.copies.disposition(record[TOKEN_SIZE:-2], RELEASED, None)
+            return
+        state.dropped += len(records)
+        core.counts["link down"] += len(records)
+        for payload in payloads:
+            core.node.dead_letter(Message((), (), payload, None, None), "link down")
+
+    def failed(self, end: bytes, error: OnwardError) -> bool:
+        """Receive word that a bundle could not be sent or handled; return whether it is known."""
+        state = MODIFIED if isinstance(error, InDoubt) else RELEASED
+        return self.lost(end, None, state)
+
+    def lost(self, end: bytes, link: Address | None, state: DeliveryState) -> bool:
+        """End the messages of a bundle that is lost; return whether it is known.
+
+        Args:
+            end: Its return address.
+            link: The link that the word came over; `None`: this node has lost it.
+            state: What its unsettled messages are then.
+        """
+        found = self._sent.get(end)
+        if found is None or (link is not None and link != found[0]):
+            return False
+        del self._sent[end]
+        core, (_, table, name) = self._core, found
+        if name is not None:
+            lost = len(table) // SETTLED.size
+            name.dropped += lost
+            core.counts["messages of a bundle that was lost"] += lost
+            return True
+        for at in range(TOKEN_SIZE, len(table), _HEAD):
+            token = table[at : at + TOKEN_SIZE]
+            core.schedule.soon(partial(core.copies.disposition, token, state, None))
+        return True
