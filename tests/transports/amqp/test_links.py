@@ -850,6 +850,20 @@ def test_annotations_are_stripped_or_passed(
         assert found.body == "a"
 
 
+def test_a_priority_passes_as_it_is_and_keeps_the_order(edges: Edges[MemoryPort]) -> None:
+    edge = edges()
+    edge.client.receiver("orders")
+    link = edge.client.sender("orders")
+    edge.pump()
+    for priority in (3, 9, 0):
+        edge.client.send(link, edge.client.message("a", priority=priority))
+    edge.pump()
+    found = [proton.Message() for _ in edge.client.received]
+    for message, (_, data) in zip(found, edge.client.received, strict=True):
+        message.decode(data)
+    assert [each.priority for each in found] == [3, 9, 0]
+
+
 def test_a_payload_that_is_no_message_is_sent_as_the_data_of_one(edges: Edges[MemoryPort]) -> None:
     edge = edges()
     edge.client.receiver("orders")

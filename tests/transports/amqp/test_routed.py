@@ -973,6 +973,39 @@ async def test_a_link_over_three_nodes() -> None:
 
 
 @virtual_time
+async def test_three_acknowledgements_over_three_nodes() -> None:
+    async with SimulatedNetwork() as network:
+        far = await over_three(network, CIRCUITS)
+        edge, container = far.near.edges(), far.far.container()
+        await far.pump()
+        link = edge.client.sender("jobs")
+        link.rcv_settle_mode = 1  # the receiver settles second
+        await far.pump()
+        container.links[0].flow(5)
+        await far.pump()
+        messages = [edge.client.message(f"{each}") for each in range(5)]
+        sent = [edge.client.send(link, each) for each in messages]
+        await far.pump()
+        got = [delivery for delivery, _ in container.received]
+        assert [data for _, data in container.received] == messages
+        for each in reversed(got):
+            dispose(each, "ACCEPTED", settles=False)
+        await far.pump()
+        # The producer sees what the consumer says, and the consumer waits for it.
+        assert [each.remote_state for each in sent] == [proton.Delivery.ACCEPTED] * 5
+        assert not any(each.settled for each in (*sent, *got))
+        sent[3].settle()
+        await far.pump()
+        assert [each.settled for each in got] == [False, False, False, True, False]
+        got[3].settle()
+        for each in (*sent[:3], sent[4]):
+            each.settle()
+        await far.pump()
+        assert all(each.settled for each in got)
+        far.cut()
+
+
+@virtual_time
 @pytest.mark.parametrize("reattach", [Reattach.AGAIN, Reattach.RESUME])
 async def test_a_lost_circuit_is_attached_again_and_the_link_of_the_client_stays(
     reattach: Reattach,
