@@ -10,7 +10,7 @@ from onward.actors.dispatch._copies import Copies
 from onward.actors.dispatch._fast_path import FastPaths
 from onward.actors.dispatch._fast_unsettled import FastUnsettled
 from onward.actors.dispatch._hold_store import HoldStore
-from onward.actors.dispatch._name_state import NameState
+from onward.actors.dispatch._name_actions import NameActions
 from onward.actors.dispatch._name_table import NameTable
 from onward.actors.dispatch._reply_paths import ReplyPaths
 from onward.actors.dispatch._stored import StoredMessages
@@ -160,11 +160,11 @@ class KeepsNames(Broken):
 class DropsInSilence(Broken):
     """Drops what no consumer takes without a dead letter."""
 
-    place, method = NameState, "_do"
+    place, method = NameActions, "perform"
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        if not isinstance(given[1], Dropped):
+        if not isinstance(given[2], Dropped):
             right(*given, **named)
 
 
