@@ -114,7 +114,7 @@ CONCEPTS = {
         "dispatch/test_deliveries": "_copies _delivery _delivery_limits _delivery_table",
         "dispatch/test_multicast_paths": "",
         "dispatch/test_name_network": "",
-        "dispatch/test_name_state": "_name_consumers _name_events _name_messages",
+        "dispatch/test_name_state": "_name_consumers _name_events _name_messages _name_parts",
         "dispatch/test_semantics": "_semantics_parts _semantics_text",
         "eventlog/test_recover": "_scan",
         "eventlog/test_segment": "_header _records",

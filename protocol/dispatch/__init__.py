@@ -165,6 +165,7 @@ from ._name_events import (
     Told,
 )
 from ._name_messages import NameMessages
+from ._name_parts import NameParts
 from ._name_state import NameState
 from ._names import (
     ALL_NODES,
@@ -416,6 +417,7 @@ __all__ = [
     "NameEvent",
     "NameKind",
     "NameMessages",
+    "NameParts",
     "NamePaths",
     "NamePattern",
     "NameSize",
