@@ -30,7 +30,8 @@ _ADDRESSES: Final = Look(
     "pattern that they are provisioned by, consumers here and nodes with consumers, messages in\n"
     "flight, their outcomes, those on hold, and those that were dropped; circuits; messages that\n"
     "a consumer or the next node has had for long, and consumers and producers that wait as long\n"
-    "for credit.\n",
+    "for credit. A name that has none of these any more is forgotten with its outcomes, which are\n"
+    "counted anew when it is used again; those of all names are metrics.\n",
     (
         text("NAME", "name"),
         text("ROUTING", "routing"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from ._access import Access, access_of
 from ._arguments import Commands
 from ._broker_options import add_broker
 from ._run import StopRequest, run
-from ._show import table
+from ._show import printable, table
 from ._snapshots import check_file, save_routes
 from ._status import CommandError, Status
 from ._tables import add_watch, print_answers
@@ -123,16 +124,29 @@ def _command(arguments: argparse.Namespace) -> None:
     if zone is not None:
         if at is not None:
             raise CommandError("--zone goes without --at", Status.USAGE)
-        print_answers(arguments, lambda ask: ask(f"groups {zone}"), show_groups)
+        nothing = f"no groups of a zone {printable(zone)} are known; `onward peers` has the zones"
+        print_answers(arguments, lambda ask: ask(f"groups {zone}"), _or(nothing, show_groups))
         return
+    known: set[str] = set()
 
     async def rows(ask: Ask) -> Any:
         found: Any = await ask("routes")
         if at is None or "error" in found:
             return found
+        known.update(map(broker_of, found))
         return [row for row in found if broker_of(row) == at]
 
-    print_answers(arguments, rows, show)
+    def show_rows(found: Any) -> str:
+        where = ", ".join(sorted(known)) or "no broker"
+        nothing = f"no destination is at {at}; there are some at {where}"
+        return _or(printable(nothing), show)(found)
+
+    print_answers(arguments, rows, show if at is None else show_rows)
+
+
+def _or(nothing: str, show: Callable[[Any], str]) -> Callable[[Any], str]:
+    """Return a function that shows an answer, with a line beneath if it has no rows."""
+    return lambda rows: show(rows) if rows else f"{show(rows)}\n{nothing}"
 
 
 def _save(uri: str, timeout: float, access: Access, path: Path) -> None:

@@ -80,6 +80,17 @@ def test_it_prints_groups_of_a_zone(broker: str, capsys: Capsys) -> None:
         show_groups([{**group, "routes": None}])
 
 
+def test_a_broker_or_a_zone_without_destinations_is_told(broker: str, capsys: Capsys) -> None:
+    assert main(["routes", "--broker", broker, "--at", "nort"]) == Status.OK
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "no destination is at nort; there are some at -"
+    assert main(["routes", "--broker", broker, "--zone", "nort"]) == Status.OK
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "no groups of a zone nort are known; `onward peers` has the zones"
+    assert main(["routes", "--broker", broker, "--at", "nort", "--json"]) == Status.OK
+    assert json.loads(capsys.readouterr().out) == []
+
+
 def test_groups_are_not_at_a_broker_of_the_zone(broker: str, capsys: Capsys) -> None:
     words = ["routes", "--broker", broker, "--zone", "north"]
     assert main([*words, "--at", "b2"]) == Status.USAGE
