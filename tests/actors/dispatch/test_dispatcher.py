@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from asyncio import sleep
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,7 @@ from onward.actors.dispatch import (
 )
 from onward.actors.dispatch._dispatch_worker import DispatchWorker
 from onward.actors.dispatch._handling import Handling
+from onward.actors.testing import crash
 from onward.protocol import (
     NAME,
     Address,
@@ -364,6 +366,26 @@ async def test_a_handler_that_never_begins_leaves_the_message_in_doubt(
     assert await asyncio.wait_for(producer.send(b"next"), 10) == ACCEPTED
     assert begun == [b"next"]
     assert not future.done()
+
+
+async def test_a_handler_that_never_begins_as_its_node_crashes(
+    node: Node, dispatcher: Dispatcher
+) -> None:
+    begun: list[bytes] = []
+
+    async def take(delivery: Received) -> None:
+        begun.append(delivery.payload)
+
+    def handle(delivery: Received) -> Awaitable[None]:
+        node.loop.call_soon(crash, node)  # before the first step of the task
+        return take(delivery)
+
+    await dispatcher.consume("orders", handle)
+    producer = await dispatcher.produce("orders")
+    await producer.send_settled(b"x")
+    await sleep(1)
+    gc.collect()  # a coroutine that was never awaited would be reported now
+    assert begun == []
 
 
 async def test_a_handling_is_closed_as_a_coroutine_is() -> None:
