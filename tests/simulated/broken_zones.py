@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from onward.protocol.broker import Entry, RouteAdd, TagList
+from onward.protocol.broker import Entry, RouteAdd, RouteRemove, TagList
 from onward.protocol.cluster import (
     Beaten,
+    CaughtUp,
     Element,
     ElementKind,
     Membership,
     PresenceAction,
     RouteGroups,
+    SubscriptionEvent,
 )
 from tests.simulated.cluster_broker import QUERY, Broker, Connection, Peer, Request
 from tests.simulated.zone_broker import TO_ZONE, Gate, ZoneBroker
@@ -139,6 +141,35 @@ class MeshPeersForwardMulticasts(ZoneBroker):
         if request.multicast and not isinstance(peer, Gate):
             for gate in self.zones_with_group().values():
                 self._send(gate, "request", request, None, (*via, self.id))
+
+
+class DropsGroupsOfOtherGateways(ZoneBroker):
+    """Keeps the groups of one gateway of a zone, and drops those of another with what hides them.
+
+    Few runs show it.
+    """
+
+    def add_remote(self, peer: Peer, route: RouteAdd) -> None:
+        if isinstance(peer, Gate):
+            Broker.add_remote(self, peer, route)
+        else:
+            super().add_remote(peer, route)
+
+    def remove_remote(self, peer: Peer, route: RouteRemove) -> None:
+        if isinstance(peer, Gate):
+            Broker.remove_remote(self, peer, route)
+        else:
+            super().remove_remote(peer, route)
+
+    def apply(self, peer: Peer, event: SubscriptionEvent) -> None:
+        super().apply(peer, event)
+        if not isinstance(event, CaughtUp) or not isinstance(peer, Gate):
+            return
+        for other in self.gates.values():
+            if (other.zone, other.role, other.wire) == (peer.zone, TO_ZONE, None):
+                while self.zone_table.drop(other.broker_id, 100):
+                    pass
+                other.subscription = self.Subscription(other.broker_id, self.limits)
 
 
 class ForgetsWhoWaits(ZoneBroker):

@@ -703,6 +703,26 @@ class SpreadsNothingOfOtherZones(OwnedBroker):
         pass
 
 
+class TakesNoTimeOfSessions(OwnedBroker):
+    """Does not look at suspended sessions for the time of a registration. Few runs show it."""
+
+    def next_timestamp(self, route_id: bytes) -> int:
+        return self.table.next_timestamp(route_id, self.clock())
+
+
+class RefusesOwnersForOtherZones(OwnedBroker):
+    """Refuses an owner in its own zone for what another zone has had. Few runs show it."""
+
+    def register(self, client: Client) -> Connection:
+        assert isinstance(client, Principal)
+        route_id, now = client.route_id, self.network.clock.now
+        if not self.search.is_taken(route_id, client.owner, now):
+            return super().register(client)
+        self.search.ask_again(route_id, now)
+        self.poke()
+        return Connection(client, self, open=False)
+
+
 BROKEN: Final[tuple[type[Broker], ...]] = (
     ForgetsTheFirst,
     LetsTheNewestStay,
