@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES, is_chosen
+from tests.support import counts
+from tests.support.counts import EXHAUSTIVE, FEW_EXAMPLES, TRIES, is_chosen
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,6 +32,15 @@ def pytest_configure() -> None:
     settings.register_profile("exhaustive", patient)
     settings.register_profile("few", patient, max_examples=FEW_EXAMPLES, derandomize=True)
     settings.load_profile("exhaustive" if EXHAUSTIVE else "few")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Import no module for the run of tests with a count that has none of them."""
+    is_module = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    if TRIES != "counted" or not is_module:
+        return None
+    source = collection_path.read_text()
+    return None if "hypothesis" in source or counts.__name__ in source else True
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -52,6 +62,18 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Return the tests to the cycle collector: extensions in C look at the end for what is left."""
     gc.unfreeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Start processes that do not measure either, for a test with `no_cover`.
+
+    A process with coverage takes half a second more to start, and longer for all that it does.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("no_cover"):
+            patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests.support.counts import exhaustive
+from tests.support.counts import UNMEASURED, exhaustive
 from tests.support.fixtures import Patch
 
 hostile: Any = import_module("hostile")
@@ -88,6 +88,7 @@ def test_the_part_of_a_lag_that_the_loop_computed_is_told_apart(monkeypatch: Pat
     assert [round(each) for each in lag.taken().values()] == [100, 100, 40, 40]
 
 
+@UNMEASURED
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [*list(attacks.ATTACKS)[:1], *exhaustive(*list(attacks.ATTACKS)[1:])]

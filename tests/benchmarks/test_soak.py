@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.compiled import interpreted
+from tests.support.counts import UNMEASURED
 
 check: Any = import_module("_soakcheck")
 destinations: Any = import_module("_soakdestination")
@@ -234,6 +235,7 @@ def test_growth_is_the_slope_after_the_warm_up() -> None:
     assert check.growth([*warm[:80], *late], 360.0) == pytest.approx(60.0)
 
 
+@UNMEASURED
 @pytest.mark.slow
 def test_a_short_soak_ends_well() -> None:
     done = subprocess.run(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.conftest import reason_to_skip
+from tests.support.counts import UNMEASURED
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "pipeline_demo.py"
 
@@ -19,6 +20,7 @@ TIMEOUT = 900
 
 
 # Each command of it is tested on one session by `tests/pipeline/jobs/test_command.py`.
+@UNMEASURED
 @pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from tests.peers.foreign import PeerMissing  # noqa: E402
 from tests.peers.javascript import node  # noqa: E402
 from tests.peers.jvm import JavaMissing  # noqa: E402
 from tests.peers.programs import TRANSPORTS  # noqa: E402
+from tests.support.counts import UNMEASURED  # noqa: E402
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -63,12 +64,17 @@ IN_SHORT = "test_request_response"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note what each test is run with, where the summary finds it, and leave most to test-all."""
+    """Note what each test is run with, where the summary finds it, and leave most to test-all.
+
+    None is measured.
+    """
     for item in items:
         if item.get_closest_marker("peer") and isinstance(item, pytest.Function):
             item.user_properties.append(("peer", _described(item)))
             if item.originalname != IN_SHORT:
                 item.add_marker(pytest.mark.exhaustive)
+            # What is covered must not depend on the programs that are installed.
+            item.add_marker(UNMEASURED)
 
 
 def _described(item: pytest.Function) -> dict[str, str]:

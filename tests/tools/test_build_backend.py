@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkouts import ROOT, build, copy_checkout
+from tests.support.counts import UNMEASURED
 from tests.support.fixtures import Patch
 from tools import build_backend, compile as compiling, release_checks
+
+pytestmark = UNMEASURED
 
 VERSION = build_backend.read_version(ROOT)
 METADATA = f"onward-{VERSION}.dist-info/"

@@ -20,6 +20,7 @@ from onward.pipeline._errors import NoCommit
 from onward.pipeline.ingest import Lake
 from onward.pipeline.source import decode
 from onward.protocol.eventlog import read_segment
+from tests.support.counts import UNMEASURED
 from tests.support.eventlogs import DAY_US, START_US, Truth, write_log
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,6 +120,8 @@ def hold_against(lake: Lake, truths: list[Truth]) -> None:
     assert not list(lake.path.rglob("*.new"))
 
 
+# Of a process that is killed nothing is measured, and `test_ingest.py` does what the last one does.
+@UNMEASURED
 @pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow
@@ -142,6 +145,7 @@ def test_killed_at_any_point_every_event_is_there_once(tmp_path: Path) -> None:
     hold_against(lake, truths)
 
 
+@UNMEASURED
 @pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.slow
