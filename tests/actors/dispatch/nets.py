@@ -10,15 +10,14 @@ from onward.actors import Node
 from onward.actors.dispatch import (
     DISPATCH,
     Accept,
-    Consumer,
     Dispatcher,
     DispatchOptions,
     Producer,
-    Received,
 )
 from onward.protocol import Address
 from onward.protocol.dispatch import CircuitLimits, NetworkLimits, Outcome, Semantics
 from onward.transports.simulated import SimulatedNetwork
+from tests.actors.dispatch.kept import Kept
 
 SETTLE: Final = 10.0
 """Time in which all nodes know all links and names, in seconds of the virtual clock."""
@@ -97,22 +96,6 @@ class Net:
     def unsettled(self) -> int:
         """The copies at all nodes that have no outcome yet."""
         return sum(each.statistics().unsettled for each in self.at.values())
-
-
-class Kept:
-    """A handler that keeps its deliveries."""
-
-    consumer: Consumer
-
-    def __init__(self) -> None:
-        self.deliveries: list[Received] = []
-
-    def __call__(self, delivery: Received) -> None:
-        self.deliveries.append(delivery)
-
-    @property
-    def payloads(self) -> list[bytes]:
-        return [each.payload for each in self.deliveries]
 
 
 def make_narrow(net: Net, at: str, link: Address) -> None:

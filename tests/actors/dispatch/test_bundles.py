@@ -25,8 +25,9 @@ from onward.protocol.dispatch import (
 from onward.protocol.eventlog import Kind, Outcome
 from onward.transports.node._link import Link
 from onward.transports.simulated import SimulatedNetwork
-from tests.actors.dispatch.nets import SETTLE, Kept, Net, linear
-from tests.actors.dispatch.test_fast_unsettled import BACK, ORDERS, SHOP, Answer, World
+from tests.actors.dispatch.kept import Kept
+from tests.actors.dispatch.nets import SETTLE, Net, linear
+from tests.actors.dispatch.senders import BACK, ORDERS, SHOP, Answer, NetSender as World
 from tests.support.names import Counted
 from tests.support.workers import Recorder, start_worker
 

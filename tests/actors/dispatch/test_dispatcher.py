@@ -65,6 +65,7 @@ from onward.protocol.dispatch import (
 )
 from onward.protocol.toml import FileError
 from onward.transports.simulated import SimulatedNetwork
+from tests.actors.dispatch.kept import Kept
 from tests.support.workers import Echo, Failing, Gate as Busy, Recorder, start_worker
 
 REFUSED = Rejected("shop:closed", "come back tomorrow")
@@ -86,20 +87,6 @@ OUTCOMES: dict[str, Outcome] = {
 @pytest.fixture
 async def dispatcher(node: Node) -> Dispatcher:
     return await Dispatcher.attach(node)
-
-
-class Kept:
-    """A handler that keeps its deliveries, to be settled by the test."""
-
-    def __init__(self) -> None:
-        self.deliveries: list[Received] = []
-
-    def __call__(self, delivery: Received) -> None:
-        self.deliveries.append(delivery)
-
-    @property
-    def payloads(self) -> list[bytes]:
-        return [each.payload for each in self.deliveries]
 
 
 async def keep(dispatcher: Dispatcher, name: str, window: int = 250) -> Kept:

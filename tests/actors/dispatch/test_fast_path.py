@@ -18,8 +18,6 @@ from onward.protocol import (
     Context,
     Message,
     NotDelivered,
-    is_error_reply,
-    read_error_reply,
 )
 from onward.protocol.dispatch import (
     ACCEPTED,
@@ -30,27 +28,19 @@ from onward.protocol.dispatch import (
     Semantics,
     temporary_name,
 )
+from tests.actors.dispatch.kept import Kept
+from tests.actors.dispatch.senders import BACK, ORDERS, SHOP, Answer, Sender
 from tests.support.names import Counted
 from tests.support.workers import Recorder, start_worker
 
-ORDERS = Address(NAME, b"orders")
-BACK, SHOP = Address(0, b"back"), Address(0, b"shop")
 
-
-class Answer(Worker):
-    """A consumer that answers with what it got."""
-
-    def handle_message(self, message: Message) -> None:
-        self.reply(message, b"got " + message.payload)
-
-
-class World:
+class World(Sender):
     """A dispatcher, and what its senders have got."""
 
     def __init__(self, node: Node, dispatcher: Dispatcher, back: Recorder) -> None:
+        super().__init__(back)
         self.node = node
         self.dispatcher = dispatcher
-        self.back = back
 
     @property
     def fast(self) -> int:
@@ -65,17 +55,6 @@ class World:
     def send(self, *payloads: bytes, to: Address = ORDERS, back: Address | None = BACK) -> None:
         for payload in payloads:
             self.node.send(to, payload, return_route=back or ())
-
-    @property
-    def told(self) -> list[bytes | str]:
-        """The outcomes: the answer of an accepted message, or the words of another outcome."""
-        told: list[bytes | str] = []
-        for message in self.back.messages:
-            error = read_error_reply(message)
-            assert is_error_reply(message) == (error is not None)
-            told.append(message.payload if error is None else error.reason)
-        self.back.messages.clear()
-        return told
 
     def outcomes(self) -> dict[str, int]:
         return {each: n for each, n in self.dispatcher.statistics().outcomes.items() if n}
@@ -92,20 +71,6 @@ async def world(node: Node) -> World:
     dispatcher = await Dispatcher.attach(node)
     back = await start_worker(node, Recorder(), address=BACK)
     return World(node, dispatcher, back)
-
-
-class Kept:
-    """A handler that keeps its deliveries, to be settled by the test."""
-
-    def __init__(self) -> None:
-        self.deliveries: list[Received] = []
-
-    def __call__(self, delivery: Received) -> None:
-        self.deliveries.append(delivery)
-
-    @property
-    def last(self) -> Received:
-        return self.deliveries[-1]
 
 
 async def keep(world: World, name: str = "orders", window: int = 250) -> Kept:

@@ -14,26 +14,16 @@ from onward.actors.dispatch import (
     Dispatcher,
     DispatchOptions,
     ProducerClosed,
-    Received,
 )
 from onward.protocol import NAME, Address
 from onward.protocol.dispatch import ACCEPTED, RELEASED, Ages, BadName, DeliveryLimits, Semantics
+from tests.actors.dispatch.kept import Kept
 from tests.support.workers import Echo, start_worker
 
 
 @pytest.fixture
 async def dispatcher(node: Node) -> Dispatcher:
     return await Dispatcher.attach(node)
-
-
-class Kept:
-    """A handler that keeps its deliveries, to be settled by the test."""
-
-    def __init__(self) -> None:
-        self.deliveries: list[Received] = []
-
-    def __call__(self, delivery: Received) -> None:
-        self.deliveries.append(delivery)
 
 
 # --- anonymous producers ----------------------------------------------------------------------

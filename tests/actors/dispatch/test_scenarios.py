@@ -32,7 +32,8 @@ from onward.protocol.dispatch import (
     Semantics,
 )
 from onward.transports.simulated import Faults, SimulatedNetwork
-from tests.actors.dispatch.nets import SETTLE, Kept, Net, ended, linear, sent, triangle
+from tests.actors.dispatch.kept import Kept
+from tests.actors.dispatch.nets import SETTLE, Net, ended, linear, sent, triangle
 from tests.support.workers import start_worker
 
 WINDOW = Semantics().window

@@ -46,6 +46,7 @@ from onward.protocol.dispatch import (
     Settlement,
 )
 from onward.protocol.eventlog import Kind, Outcome
+from tests.actors.dispatch.kept import Kept
 from tests.support.names import Counted
 from tests.support.workers import Echo, start_worker
 
@@ -87,20 +88,6 @@ def rows(store: HoldStore, name: str = "") -> list[StoredMessage]:
     numbers = store.numbers()
     found = [store.read(each) for text in numbers if name in ("", text) for each in numbers[text]]
     return [each for each in found if each is not None]
-
-
-class Kept:
-    """A handler that keeps its deliveries, to be settled by the test."""
-
-    def __init__(self) -> None:
-        self.deliveries: list[Received] = []
-
-    def __call__(self, delivery: Received) -> None:
-        self.deliveries.append(delivery)
-
-    @property
-    def payloads(self) -> list[bytes]:
-        return [each.payload for each in self.deliveries]
 
 
 async def test_a_message_beyond_the_limits_of_the_node_is_not_accepted(

@@ -48,7 +48,8 @@ from onward.protocol.dispatch import (
     return_address,
 )
 from onward.transports.simulated import SimulatedNetwork
-from tests.actors.dispatch.nets import SETTLE, Kept, Net, ended, linear, sent, triangle
+from tests.actors.dispatch.kept import Kept
+from tests.actors.dispatch.nets import SETTLE, Net, ended, linear, sent, triangle
 from tests.support.transports import eventually
 from tests.support.workers import Echo, Failing, Recorder, start_worker
 
