@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import DELIVERY, Address, InDoubt, Message, OnwardError, Route
 from ...protocol.dispatch import (
+    ACCEPTED,
     BUNDLES_TAKEN,
+    ID_SIZE,
     MAX_BUNDLE,
     MAX_BUNDLE_SIZE,
     MAX_BUNDLED,
@@ -23,9 +25,12 @@ from ...protocol.dispatch import (
     SETTLED,
     TOKEN_SIZE,
     DeliveryState,
+    Disposition,
     bundle_address,
     bundle_return_address,
+    disposition_address,
     encode_bundle,
+    encode_disposition,
     return_address,
     takes_bundles,
 )
@@ -40,9 +45,14 @@ __all__ = ["Bundle", "Bundles"]
 MAX_SENT: Final = 1024
 """Most bundles of which the tokens are remembered, for word that one was lost; the oldest is
 forgotten, and what it had ends when its time is over."""
+MAX_ANSWERED: Final = 256
+"""Most return routes of answers of which the bundle is kept; the oldest is made anew."""
 
 _UNSETTLED, _ANSWERS, _TOKENS = b"m", b"a", b"n"
+_ACCEPTED: Final = encode_disposition(Disposition(ACCEPTED))
 _HEAD: Final = TOKEN_SIZE + TOKEN_SIZE + 2  # bytes of a record of an unsettled message
+
+_new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 class Bundle:
@@ -54,12 +64,14 @@ class Bundle:
         value: The address that says what is in it.
         back: The return route of answers.
         state: The name of its messages; `None`: it has acceptances.
+        around: The transit address of its messages, in front of the id and behind it.
 
     Attributes:
         kind: The first byte of its address.
         link: The link to the neighbour.
         back: The return route of answers.
         state: The name of its messages.
+        around: Their transit address, in front of the id and behind it.
         onward: The route of the bundle.
         records: The records.
         payloads: The payload of each.
@@ -69,6 +81,7 @@ class Bundle:
 
     __slots__ = (
         "_bundles",
+        "around",
         "back",
         "kind",
         "link",
@@ -87,12 +100,14 @@ class Bundle:
         value: bytes,
         back: Route = (),
         state: NameState | None = None,
+        around: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
         self._bundles: Final = bundles
         self.kind: Final = value[:1]
         self.link: Final = link
         self.back: Final = back
         self.state: Final = state
+        self.around: Final = around
         self.onward: Final[Route] = link, bundles.own, Address(DELIVERY, value)
         self.records: list[bytes] = []
         self.payloads: list[bytes] = []
@@ -186,6 +201,7 @@ class Bundles(Target):
         self.flush()
         for address in [each for each in self._takers if str(each) == link]:
             self._takers.remove(address)
+            self._answers.clear()
             self._core.fast.clear()
 
     def to(
@@ -203,7 +219,7 @@ class Bundles(Target):
         if link not in self._takers:
             return None
         value = bundle_address(head, tail, settled=settled)
-        return Bundle(self, link, value, (), state)
+        return Bundle(self, link, value, (), state, (head, tail))
 
     def accept(self, link: Address, token: bytes, back: Route, payload: bytes | None) -> bool:
         """Send an acceptance to a neighbour; return whether it takes bundles.
@@ -225,7 +241,9 @@ class Bundles(Target):
             return False
         bundle = self._answers.get(key)
         if bundle is None:
-            bundle = self._answers[key] = Bundle(self, link, value, back)
+            if len(self._answers) >= MAX_ANSWERED:
+                del self._answers[next(iter(self._answers))]
+            bundle = self._answers[key] = Bundle(self, link, value, key[1] or ())
         if payload is None:
             bundle.add_token(token)
         else:
@@ -270,22 +288,43 @@ class Bundles(Target):
         while waiting:
             bundle = waiting.popleft()
             bundle.waits = False
-            if bundle.state is None:
-                self._answers.clear()
             if bundle.records:
                 self.send(bundle)
 
     def send(self, bundle: Bundle) -> None:
-        """Send what is in a bundle."""
+        """Send what is in a bundle; a single message or acceptance goes by itself."""
         records, payloads = bundle.take()
-        tokens = bundle.kind == _TOKENS
-        payload = b"".join(records) if tokens else encode_bundle(records, payloads)
-        back = bundle.back if bundle.state is None else self._note(bundle, records)
-        message = Message(bundle.onward, back, payload, None, None)
+        if len(records) == 1:
+            message = self._alone(bundle, records[0], payloads[0] if payloads else _ACCEPTED)
+        else:
+            message = self._together(bundle, records, payloads)
         try:
             self._core.node.parts.router.dispatch(message)
         except OnwardError as error:
             self._not_taken(bundle, records, payloads, error)
+
+    def _together(self, bundle: Bundle, records: list[bytes], payloads: list[bytes]) -> Message:
+        """Return the message of several."""
+        tokens = bundle.kind == _TOKENS
+        payload = b"".join(records) if tokens else encode_bundle(records, payloads)
+        back = bundle.back if bundle.state is None else self._note(bundle, records)
+        return _new(Message, (bundle.onward, back, payload, None, None))
+
+    def _alone(self, bundle: Bundle, record: bytes, payload: bytes) -> Message:
+        """Return the message of a single one, which is as if there were no bundles."""
+        kind, back = bundle.kind, bundle.back
+        if bundle.state is not None:
+            (head, tail), number = bundle.around, record[:ID_SIZE]
+            value = head + number + tail
+            if kind == _UNSETTLED:
+                end = return_address(record[ID_SIZE:-2])
+                back = self.own, _new(Address, (DELIVERY, end))
+        else:
+            value = return_address(record[:TOKEN_SIZE])
+            if kind == _TOKENS:
+                value = disposition_address(value)
+        route = bundle.link, self.own, _new(Address, (DELIVERY, value))
+        return _new(Message, (route, back, payload, None, None))
 
     def _note(self, bundle: Bundle, records: list[bytes]) -> Route:
         """Remember what is in a bundle of messages; return its return route."""

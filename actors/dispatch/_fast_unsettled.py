@@ -276,7 +276,10 @@ class FastUnsettled:
             if link is None:
                 raise AssertionError("a message of another node without its link")
             end = route[-1][1]
-            del self.came[link][end[1:]]
+            token = end[1:]
+            del self.came[link][token]
+            if len(route) == 3 and self._core.bundles.accept(link, token, back, payload):
+                return None
         if payload is not None:
             return _new(Message, (route, back, payload, None, None))
         told = Address(DELIVERY, disposition_address(end))
