@@ -30,6 +30,7 @@ MAX_PROBLEMS: Final = 20
 """Problems of the file that are told at once."""
 
 _DEPTH: Final = 8
+_FILE_KEY: Final = "password_file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ def read_containers(path: Path) -> tuple[ContainerPlan, ...]:
     """Read the file of containers.
 
     Raises:
-        FileError: It has problems; the error lists all of them.
-        CommandError: It, or a file that it names, cannot be read.
+        FileError: It has problems, or names files that cannot be read; the error lists all of them.
+        CommandError: It cannot be read.
     """
     problems = Problems(str(path), MAX_PROBLEMS)
     document = read_toml(_content(path), problems, size=MAX_CONTAINERS_FILE, depth=_DEPTH)
@@ -82,19 +83,30 @@ def _container(table: FileTable, folder: Path) -> ContainerPlan | None:
     if table.has_problem:
         return None
     files = {key: str(folder / name) for key, name in found.files.items()}
+    contents: list[bytes] = []
+    for key, file in files.items():
+        try:
+            contents.append(_content(Path(file)))
+        except CommandError as error:
+            table.add(key, str(error))
     options: dict[str, Any] = dict(files)
     if found.server_name:
         options["server_name"] = found.server_name
     credentials = None
     if found.user:
-        password = read_secret("password_file", folder / found.password_file)
-        credentials = UserPassword(found.user, password)
+        try:
+            password = read_secret(_FILE_KEY, folder / found.password_file)
+            credentials = UserPassword(found.user, password)
+        except CommandError as error:
+            table.add(_FILE_KEY, str(error).removeprefix(f"{_FILE_KEY}: "))
+    if table.has_problem:
+        return None
     return ContainerPlan(
         found.uri,
         tuple(plan_of(each.kind, each.address, each.name) for each in found.links),
         TlsOptions(**options) if options else None,
         credentials,
-        tuple(_content(Path(each)) for each in files.values()),
+        tuple(contents),
         found.name,
     )
 
