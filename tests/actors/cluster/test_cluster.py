@@ -26,9 +26,10 @@ from onward.protocol.cluster import (
     PeerInfo,
     Position,
 )
-from onward.protocol.security import ANONYMOUS, NotAllowed, Principal, read_rules
+from onward.protocol.security import ANONYMOUS, NotAllowed, read_rules
 from tests.support.clusters import SOON, Clusters, FakePeer, Site, clusters
 from tests.support.fixtures import Caplog
+from tests.support.owners import ANN, BOB, REFUSED, REPLACED
 from tests.support.peer_links import LIFETIME
 
 HOLD = ClusterLimits().peer_hold
@@ -500,7 +501,6 @@ async def test_a_broker_that_stops_is_lost_by_the_others(cluster: Clusters) -> N
     assert two.cluster.statistics().lost == {"the broker stops": 1}
 
 
-ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
 RULES = """
 [[rule]]
 names = ["*"]
@@ -554,9 +554,6 @@ async def test_without_rules_a_route_id_belongs_to_the_newest_connection(cluster
     await two.connect("orders", route_id, BOB)
     await asyncio.sleep(SOON)
     assert one.evicted == ["replaced by a newer connection"]
-
-
-REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
 
 
 async def test_rules_that_come_while_brokers_run_protect_what_is_connected(

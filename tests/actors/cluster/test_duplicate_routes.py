@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -12,27 +11,17 @@ import pytest
 
 from onward.actors.cluster import ClusterOptions
 from onward.actors.cluster._gateways import GatewayWorker
-from onward.actors.security import Authorization
 from onward.protocol import LinkLost
 from onward.protocol.cluster import (
     OWNERS_ROUTE,
-    DuplicateRequest,
     DuplicateSearch,
     Element,
     ElementKind,
     RouteFilter,
 )
-from onward.protocol.security import Principal, read_rules
 from tests.support.clusters import Clusters, Site, clusters
+from tests.support.owners import ANN, BOB, REFUSED, REPLACED, asks_only, duplicates, take_rules
 from tests.support.peer_links import MemoryLink
-
-ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
-RULES = """
-[[rule]]
-names = ["*"]
-register = ["service=*"]
-"""
-REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
 
 
 class TwoZones:
@@ -70,8 +59,7 @@ class TwoZones:
     @property
     def search(self) -> DuplicateSearch:
         """The search of the broker of zone b."""
-        assert self.site.cluster._duplicates is not None
-        return self.site.cluster._duplicates.search
+        return duplicates(self.site).search
 
 
 async def two_zones(c: Clusters, connect_timeout: float = 5.0) -> TwoZones:
@@ -81,7 +69,7 @@ async def two_zones(c: Clusters, connect_timeout: float = 5.0) -> TwoZones:
         options = ClusterOptions(zone=name[0], allowed_peers=("test://*",))
         options = replace(options, connect_timeout=connect_timeout)
         made[name] = await c.start(name, seeds, options=options)
-        made[name].broker.authorization = Authorization(read_rules(RULES))
+        take_rules(made[name])
     await asyncio.sleep(120)  # what was replaced by a nearer gateway is forgotten
     return TwoZones(made)
 
@@ -108,16 +96,28 @@ def lose(gateway: GatewayWorker) -> None:
     gateway.connection.close("stopped", "the broker stops")
 
 
+async def contested(
+    zones: TwoZones, patch: pytest.MonkeyPatch
+) -> tuple[GatewayWorker, list[asyncio.Future[bytes | None]]]:
+    """Connect one owner at the second gateway, and another one of its id in the other zone.
+
+    Returns:
+        The second gateway, and what the first one, which drains, has been asked: see `held`.
+    """
+    second = await zones.drain()
+    await zones.at(second).connect("orders", UUID(int=1), ANN)
+    await asyncio.sleep(5)
+    waiting = held(patch, zones.first)
+    await zones.site.connect("orders", UUID(int=1), BOB)
+    return second, waiting
+
+
 async def test_what_a_draining_gateway_leaves_unanswered_is_asked_of_the_other_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with clusters() as c:
         zones = await two_zones(c)
-        second = await zones.drain()
-        await zones.at(second).connect("orders", UUID(int=1), ANN)
-        await asyncio.sleep(5)
-        waiting = held(monkeypatch, zones.first)
-        await zones.site.connect("orders", UUID(int=1), BOB)
+        second, waiting = await contested(zones, monkeypatch)
         await asyncio.sleep(1)
         (request,) = waiting
         lose(zones.first)
@@ -134,11 +134,7 @@ async def test_a_zone_is_asked_by_the_other_gateway_after_one_has_not_answered_i
 ) -> None:
     async with clusters() as c:
         zones = await two_zones(c)
-        second = await zones.drain()
-        await zones.at(second).connect("orders", UUID(int=1), ANN)
-        await asyncio.sleep(5)
-        waiting = held(monkeypatch, zones.first)
-        await zones.site.connect("orders", UUID(int=1), BOB)
+        second, waiting = await contested(zones, monkeypatch)
         await asyncio.sleep(30)
         assert (len(waiting), zones.site.evicted) == (1, [REFUSED])
         assert zones.linked == [zones.first, second]
@@ -149,11 +145,7 @@ async def test_a_zone_is_asked_by_the_other_gateway_after_a_bad_answer(
 ) -> None:
     async with clusters() as c:
         zones = await two_zones(c)
-        second = await zones.drain()
-        await zones.at(second).connect("orders", UUID(int=1), ANN)
-        await asyncio.sleep(5)
-        waiting = held(monkeypatch, zones.first)
-        await zones.site.connect("orders", UUID(int=1), BOB)
+        second, waiting = await contested(zones, monkeypatch)
         await asyncio.sleep(1)
         waiting[0].set_result(b"no answer")
         await asyncio.sleep(1)
@@ -185,20 +177,6 @@ async def test_an_answer_is_that_to_its_own_request_though_there_is_a_second_lin
         assert zones.linked == [zones.first, second]
 
 
-def asks_only(
-    asks: DuplicateSearch,
-) -> Callable[[DuplicateSearch, str, bytes, float], DuplicateRequest | None]:
-    """Return how all brokers ask other zones if only one of them does."""
-    ask = DuplicateSearch.next
-
-    def next_of(
-        search: DuplicateSearch, zone: str, salt: bytes = b"", now: float = 0.0
-    ) -> DuplicateRequest | None:
-        return ask(search, zone, salt, now) if search is asks else None
-
-    return next_of
-
-
 async def test_a_zone_that_is_to_be_asked_again_is_asked_by_the_other_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,7 +186,7 @@ async def test_a_zone_that_is_to_be_asked_again_is_asked_by_the_other_gateway(
         second = await zones.drain()
         await zones.site.connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
-        monkeypatch.setattr(DuplicateSearch, "next", asks_only(zones.search))
+        monkeypatch.setattr(DuplicateSearch, "next", asks_only(zones.site))
         monkeypatch.setattr(second, "duplicates", None)  # it tells of no ids
         await zones.at(zones.first).connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(2.5)

@@ -14,15 +14,9 @@ from onward.actors.broker.table._remote import AnyRoute
 from onward.actors.cluster import ClusterOptions
 from onward.actors.security import Authorization
 from onward.protocol.broker import Entry
-from onward.protocol.security import NotAllowed, Principal, read_rules
+from onward.protocol.security import NotAllowed, read_rules
 from tests.support.clusters import SOON, Clusters, Site, clusters
-
-ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
-RULES = """
-[[rule]]
-names = ["*"]
-register = ["service=*"]
-"""
+from tests.support.owners import ANN, BOB, RULES, take_rules
 
 
 @pytest.fixture
@@ -37,7 +31,7 @@ async def pair(cluster: Clusters) -> tuple[Site, Site]:
     two = await cluster.start("two", ["one"])
     await asyncio.sleep(SOON)
     for site in (one, two):
-        site.broker.authorization = Authorization(read_rules(RULES))
+        take_rules(site)
     return one, two
 
 

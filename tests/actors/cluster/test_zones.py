@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -12,26 +11,18 @@ import pytest
 from onward.actors import Worker
 from onward.actors.broker._tally import RequestTally
 from onward.actors.cluster import ClusterOptions
-from onward.actors.cluster._duplicate_routes import DuplicateRoutes
 from onward.actors.monitoring._cluster_metrics import cluster_metrics
-from onward.actors.security import Authorization
 from onward.protocol import TAGS, Address, OnwardError
 from onward.protocol.cluster import (
     ClusterLimits,
-    DuplicateRequest,
     DuplicateSearch,
     RouteGroupsStatistics,
 )
-from onward.protocol.security import NotAllowed, Principal, read_rules
+from onward.protocol.security import NotAllowed
 from tests.support.clusters import Clusters, Site, clusters
+from tests.support.owners import ANN, BOB, REFUSED, REPLACED, asks_only, duplicates, take_rules
 from tests.support.peer_links import MemoryLink
 
-ANN, BOB = Principal("ann", "token"), Principal("bob", "token")
-RULES = """
-[[rule]]
-names = ["*"]
-register = ["service=*"]
-"""
 LIMITS = ClusterLimits(peer_hold=5.0, compare=3.0)
 
 
@@ -254,13 +245,13 @@ async def test_a_route_that_moves_to_another_zone_leaves_one_connection() -> Non
         await asyncio.sleep(5)
         await made["c1"].connect("orders", moving)
         await asyncio.sleep(5)
-        assert made["a2"].evicted == ["replaced by a newer connection"]
+        assert made["a2"].evicted == [REPLACED]
         assert made["c1"].evicted == []
         assert made["a1"].found("orders") == []
         # Back again, though the clock of the first zone may be behind.
         await made["a1"].connect("orders", moving)
         await asyncio.sleep(5)
-        assert (made["a1"].evicted, made["c1"].evicted) == ([], ["replaced by a newer connection"])
+        assert (made["a1"].evicted, made["c1"].evicted) == ([], [REPLACED])
 
 
 async def test_a_route_that_is_in_two_zones_when_they_meet() -> None:
@@ -275,18 +266,13 @@ async def test_a_route_that_is_in_two_zones_when_they_meet() -> None:
         assert made["a1"].evicted == made["b1"].evicted == []
         c.network.heal()
         await asyncio.sleep(60)  # the longest wait before a dial, with its jitter, is 46 s
-        assert (made["a1"].evicted, made["b1"].evicted) == ([], ["replaced by a newer connection"])
-
-
-def take_rules(made: dict[str, Site], names: str) -> None:
-    for name in names.split():
-        made[name].broker.authorization = Authorization(read_rules(RULES))
+        assert (made["a1"].evicted, made["b1"].evicted) == ([], [REPLACED])
 
 
 async def test_a_route_id_of_another_principal_in_another_zone_is_not_taken_over() -> None:
     async with clusters() as c:
         made = await joined(c)
-        take_rules(made, "a1 a2 b1 b2 c1 c2")
+        take_rules(made["a1"], made["a2"], made["b1"], made["b2"], made["c1"], made["c2"])
         first, late = made["a2"], made["b1"]
         owned = UUID(int=1)
         registered = await first.connect("orders", owned, ANN)
@@ -294,7 +280,7 @@ async def test_a_route_id_of_another_principal_in_another_zone_is_not_taken_over
         events = late.broker.events.subscribe()
         await late.connect("orders", owned, BOB)
         await asyncio.sleep(5)
-        assert (first.evicted, late.evicted) == ([], ["the rules no longer allow it"])
+        assert (first.evicted, late.evicted) == ([], [REFUSED])
         assert made["a1"].found("orders") == [first.id]
         assert made["b2"].found("orders") == []
         reasons = [(await anext(events)).reason for _ in range(2)]
@@ -307,14 +293,14 @@ async def test_a_route_id_of_another_principal_in_another_zone_is_not_taken_over
         await late.connect("mail", UUID(int=2), BOB)
         await late.connect("orders", owned, ANN)
         await asyncio.sleep(5)
-        assert (first.evicted, len(late.evicted)) == (["replaced by a newer connection"], 1)
+        assert (first.evicted, len(late.evicted)) == ([REPLACED], 1)
         assert registered.current is False
 
 
 async def test_a_route_id_is_free_once_its_owner_has_gone() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
-        take_rules(made, "a1 b1")
+        take_rules(made["a1"], made["b1"])
         registered = await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(5)
         await made["b1"].connect("orders", UUID(int=1), BOB)
@@ -335,7 +321,7 @@ async def test_a_route_id_is_free_once_its_owner_has_gone() -> None:
 async def test_two_owners_that_meet_keep_the_route_of_the_earlier_one() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
-        take_rules(made, "a1 b1")
+        take_rules(made["a1"], made["b1"])
         c.network.cut("test://a1", "test://b1")
         await made["b1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(1)
@@ -343,10 +329,9 @@ async def test_two_owners_that_meet_keep_the_route_of_the_earlier_one() -> None:
         await asyncio.sleep(70)
         c.network.heal()
         await asyncio.sleep(60)
-        assert (made["a1"].evicted, made["b1"].evicted) == (["the rules no longer allow it"], [])
+        assert (made["a1"].evicted, made["b1"].evicted) == ([REFUSED], [])
 
 
-REFUSED, REPLACED = "the rules no longer allow it", "replaced by a newer connection"
 OTHER_OWNER = "its route id belongs to another principal"
 TAKEN_OVER = "another connection has taken over its route id"
 
@@ -367,7 +352,7 @@ async def test_an_owner_that_connects_anew_is_the_earlier_one_still(
 ) -> None:
     async with clusters() as c:
         made = await joined(c, "a1 a2 b1 b2")
-        take_rules(made, "a1 a2 b1 b2")
+        take_rules(made["a1"], made["a2"], made["b1"], made["b2"])
         registered = await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
         # Another principal has the id elsewhere before one of their brokers knows of the other.
@@ -392,7 +377,7 @@ async def test_an_owner_that_connects_anew_is_the_earlier_one_still(
 async def test_an_owner_that_moves_on_and_on_is_the_earlier_one_still() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 a2 a3 b1")
-        take_rules(made, "a1 a2 a3 b1")
+        take_rules(made["a1"], made["a2"], made["a3"], made["b1"])
         await made["a1"].connect("orders", UUID(int=1), ANN)
         part(c, made)
         await asyncio.sleep(1)
@@ -417,7 +402,7 @@ async def test_an_owner_that_moves_on_and_on_is_the_earlier_one_still() -> None:
 async def test_an_owner_that_has_left_begins_anew() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 a2 b1")
-        take_rules(made, "a1 a2 b1")
+        take_rules(made["a1"], made["a2"], made["b1"])
         registered = await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
         registered.withdraw()
@@ -432,7 +417,7 @@ async def test_an_owner_that_has_left_begins_anew() -> None:
 async def test_an_id_that_is_taken_is_refused_for_as_long_as_it_is() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
-        take_rules(made, "a1 b1")
+        take_rules(made["a1"], made["b1"])
         await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(5)
         await made["b1"].connect("orders", UUID(int=1), BOB)
@@ -444,31 +429,11 @@ async def test_an_id_that_is_taken_is_refused_for_as_long_as_it_is() -> None:
         assert (made["a1"].evicted, made["b1"].evicted) == ([], [REFUSED])
 
 
-def duplicates(site: Site) -> DuplicateRoutes:
-    """Return the search of a broker for its own routes in other zones."""
-    found = site.cluster._duplicates
-    assert found is not None
-    return found
-
-
-def is_asked_by(
-    site: Site, ask: Callable[[DuplicateSearch, str, bytes, float], DuplicateRequest | None]
-) -> Callable[[DuplicateSearch, str, bytes, float], DuplicateRequest | None]:
-    """Return how all brokers ask other zones if only one of them does."""
-
-    def next_of(
-        search: DuplicateSearch, zone: str, salt: bytes = b"", now: float = 0.0
-    ) -> DuplicateRequest | None:
-        return ask(search, zone, salt, now) if search is duplicates(site).search else None
-
-    return next_of
-
-
 async def test_an_id_that_is_taken_in_a_lost_zone_is_free_when_its_groups_are_removed() -> None:
     """As one of a lost broker of the own zone; its owner is the first one again when it is back."""
     async with clusters() as c:
         made = await joined(c, "a1 b1 b2")
-        take_rules(made, "a1 b1 b2")
+        take_rules(made["a1"], made["b1"], made["b2"])
         rival = made["b1"]
         await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(5)
@@ -514,7 +479,7 @@ async def test_the_id_of_a_suspended_session_belongs_to_its_owner(
     """Also after filters were made anew, and at brokers that have no link with its own."""
     async with clusters() as c:
         made = await joined(c, "a1 a2 b1 b2")
-        take_rules(made, "a1 a2 b1 b2")
+        take_rules(made["a1"], made["a2"], made["b1"], made["b2"])
         home, other = far_from(made, "b1")
         if at_gateway:
             home, other = other, home
@@ -556,7 +521,7 @@ async def test_a_suspended_session_outlasts_the_routes_of_a_lost_broker() -> Non
     """Its home broker, the gateway, has known another registration of its id meanwhile."""
     async with clusters() as c:
         made = await joined(c, "a1 a2 b1")
-        take_rules(made, "a1 a2 b1")
+        take_rules(made["a1"], made["a2"], made["b1"])
         lost, home = far_from(made, "b1")
         await lost.connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(5)
@@ -577,7 +542,7 @@ async def test_a_suspended_session_outlasts_the_routes_of_a_lost_broker() -> Non
 async def test_an_owner_that_moves_to_another_zone_is_the_earlier_one_in_a_third() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 a2 b1 c1")
-        take_rules(made, "a1 a2 b1 c1")
+        take_rules(made["a1"], made["a2"], made["b1"], made["c1"])
         home, _ = far_from(made, "b1")
         registered = await home.connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
@@ -600,13 +565,13 @@ async def test_an_owner_that_moves_is_waited_for_by_the_zone_that_it_leaves(
     """Until the other zone has asked since when the owner has its id, and not for long."""
     async with clusters() as c:
         made = await joined(c, "a1 b1")
-        take_rules(made, "a1 b1")
+        take_rules(made["a1"], made["b1"])
         (there,) = made["b1"].cluster.links.gateways.values()
         await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(60)
         (first,) = made["a1"].broker.index.own_entries()
         with monkeypatch.context() as patch:
-            patch.setattr(DuplicateSearch, "next", is_asked_by(made["a1"], DuplicateSearch.next))
+            patch.setattr(DuplicateSearch, "next", asks_only(made["a1"]))
             await made["b1"].connect("orders", UUID(int=1), ANN)
             await asyncio.sleep(2.5)
             assert made["a1"].evicted == []
@@ -627,7 +592,7 @@ async def test_an_owner_that_moves_is_waited_for_by_the_zone_that_it_leaves(
 async def test_a_suspended_session_ends_for_an_earlier_owner() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
-        take_rules(made, "a1 b1")
+        take_rules(made["a1"], made["b1"])
         c.network.cut("test://a1", "test://b1")
         await made["b1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(1)
@@ -668,7 +633,7 @@ async def test_a_broker_that_tells_no_owners_is_asked_for_places_only(
 ) -> None:
     async with clusters() as c:
         first = await c.start("a1", options=zone("a"))
-        first.broker.authorization = Authorization(read_rules(RULES))
+        take_rules(first)
         # One of an earlier version does not have it in its list.
         monkeypatch.setattr("onward.actors.cluster._cluster_inspection.OWNERS", "")
         late = await c.start("b1", ["a1"], options=zone("b"))
@@ -677,7 +642,7 @@ async def test_a_broker_that_tells_no_owners_is_asked_for_places_only(
         await asyncio.sleep(5)
         await late.connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(5)
-        assert first.evicted == ["replaced by a newer connection"]
+        assert first.evicted == [REPLACED]
         ends = [end for link in c.network.links for end in (link, link.far)]
         sent = {route for end in ends for route, _ in end.sent}
         assert "onward.cluster.routes-of" in sent
@@ -687,12 +652,12 @@ async def test_a_broker_that_tells_no_owners_is_asked_for_places_only(
 async def test_without_rules_in_one_zone_the_newer_connection_stays() -> None:
     async with clusters() as c:
         made = await joined(c, "a1 b1")
-        take_rules(made, "b1")
+        take_rules(made["b1"])
         await made["a1"].connect("orders", UUID(int=1), ANN)
         await asyncio.sleep(5)
         await made["b1"].connect("orders", UUID(int=1), BOB)
         await asyncio.sleep(5)
-        assert made["a1"].evicted == ["replaced by a newer connection"]
+        assert made["a1"].evicted == [REPLACED]
         assert made["b1"].evicted == []
 
 
