@@ -1,4 +1,4 @@
-"""Send random and mutated bytes to the decoders of transit addresses, tokens and dispositions.
+"""Send random and mutated bytes to the decoders of transit addresses, bundles and dispositions.
 
 The invariant: an input is read, or refused with `BadTransit` or `LaterVersion` with a short
 printable text; no other error is raised. What was read is written as the same bytes. What was read
@@ -19,9 +19,12 @@ from _fuzzing import arguments_of, check_text_of, drawn, run
 
 from onward.protocol.dispatch import (
     ACCEPTED,
+    ANSWERS,
+    MESSAGES,
     MODIFIED,
     RECEIVED,
     RELEASED,
+    SETTLED,
     BadTransit,
     ConsumerTarget,
     Delivery,
@@ -45,12 +48,15 @@ from onward.protocol.dispatch import (
     decode_disposition,
     decode_transit,
     disposition_address,
+    encode_bundle,
     encode_disposition,
     encode_transit,
     ended_address,
     join_links,
+    read_bundle,
     read_end,
     read_token,
+    read_tokens,
     return_address,
 )
 
@@ -87,6 +93,7 @@ class Fuzzed:
         self.seeds += [encode_disposition(each) for each in DISPOSITIONS]
         self.seeds += [return_address(ID), disposition_address(return_address(ID))]
         self.seeds += [ended_address(ID, settled=settled) for settled in (True, False)]
+        self.seeds += [b"\0\1" + ID + end for end in (b"\0\3yes", ID + b"\0\3yes")]
         self.now = 0.0
         self.begin(Random(1))
 
@@ -109,6 +116,7 @@ class Fuzzed:
             self.end()
             self.begin(random)
         found = [self.transit(data), self.disposition(random, data), self.tokens(data)]
+        found.append(self.bundle(data))
         self.state.due(self.now)
         self.perform()
         if self.state.deliveries.statistics().unsettled > LIMITS.max_unsettled:
@@ -155,6 +163,28 @@ class Fuzzed:
                 target = LinkTarget("b")
             self.state.disposition(token, told.state, target, self.now, told.tally)
         return True
+
+    def bundle(self, data: bytes) -> bool:
+        """Read a bundle of each shape, and tokens; return whether the bytes are one."""
+        found = False
+        for shape in (MESSAGES, SETTLED, ANSWERS):
+            try:
+                records, at = read_bundle(data, shape)
+            except BadTransit as error:
+                check_text_of(error)
+                continue
+            payloads: list[bytes] = []
+            for *_, size in records:
+                payloads.append(data[at : at + size])
+                at += size
+            if encode_bundle([shape.pack(*each) for each in records], payloads) != data:
+                raise AssertionError(f"{records} are written otherwise")
+            found = True
+        try:
+            found = b"".join(read_tokens(data)) == data or found
+        except BadTransit as error:
+            check_text_of(error)
+        return found
 
     def tokens(self, data: bytes) -> bool:
         """Read all kinds of tokens; return whether the bytes are one."""
