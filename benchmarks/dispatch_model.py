@@ -8,7 +8,7 @@ node has about four links, and the names are divided among the nodes: each has c
 
 - *start*: all nodes start at once and know nothing. With `--warm` this is left out: the nodes are
   made as those of a network that has been running, with all link states and without names. The
-  numbers of all nodes pass each link, so the start of 1,000 takes this machine several minutes.
+  names of each node pass each link by themselves, so the start of 1,000 takes nine minutes of CPU.
 - *join*: another node joins with two links.
 - *crash*: the node with the most links is lost, and its neighbours notice the loss of their links
   at once.
