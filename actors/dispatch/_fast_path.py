@@ -84,9 +84,7 @@ class FastPaths:
         self._run_queue: Final = parts.run_queue
         self._dispatch: Final = parts.router.dispatch
         self._time: Final = core.node.loop.time
-        timeout, settle_time = core.options.outcome_timeout, core.options.deliveries.settle_time
-        self._timeout: Final = timeout
-        self._longest: Final = min(timeout, settle_time)
+        self._timeout: Final = core.options.outcome_timeout
 
     # --- which names have one ---------------------------------------------------------------
 
@@ -162,7 +160,7 @@ class FastPaths:
         tokens = self._tokens or self._draw()
         token, end = tokens.pop()
         now = self._time()
-        limit = now + self._longest
+        limit = now + fast.longest
         entry = target, len(payload), now, limit, message, None
         if not fast.begin(token, entry):
             self._slow(message)

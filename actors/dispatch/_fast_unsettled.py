@@ -83,7 +83,6 @@ class FastUnsettled:
         self._dispatch: Final = core.node.parts.router.dispatch
         self._time: Final = core.node.loop.time
         self._timeout: Final = core.options.outcome_timeout
-        self._settle_time: Final = core.options.deliveries.settle_time
         self.came: Final[dict[Address, dict[bytes, tuple[NameState, bytes]]]] = {}
 
     # --- messages ---------------------------------------------------------------------------
@@ -171,7 +170,7 @@ class FastUnsettled:
         if target is None:
             return False
         record: ConsumerRecord = target.consumer
-        limit = min(limit, now + self._settle_time)
+        limit = min(limit, now + fast.settle_time)
         entry = target, len(payload), now, limit, origin, share
         if record.accept is _HANDED or not fast.begin(token, entry):
             return False

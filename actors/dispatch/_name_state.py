@@ -180,7 +180,9 @@ class NameState:
         self._slow = changes
         if not all(record.is_fast for record in self.consumers.values()):
             return False
-        self.fast = self.pure.plan_fast_path(self._full_record, self.consumers) or self.fast
+        wait = self._core.options.outcome_timeout
+        fast = self.pure.plan_fast_path(self._full_record, self.consumers, wait)
+        self.fast = fast or self.fast
         return self.fast is not None and self.fast.is_open
 
     def _full_record(self, token: bytes, entry: FastDelivery[Arrival]) -> Delivery[Arrival]:

@@ -111,6 +111,9 @@ class FastPath(Generic[M]):
         only: The one consumer, if the name has one and no other node has any.
         entries: The unsettled messages, by token, in the order in which they came.
         accepted: Number of messages that were accepted.
+        settle_time: Time in which a consumer here has to settle a message, in seconds: the limit
+            of an entry is no later.
+        longest: The limit of an entry of a message that has entered here is no later either.
     """
 
     __slots__ = (
@@ -125,9 +128,11 @@ class FastPath(Generic[M]):
         "accepted",
         "entries",
         "is_open",
+        "longest",
         "only",
         "plans",
         "promote",
+        "settle_time",
     )
 
     def __init__(
@@ -140,6 +145,7 @@ class FastPath(Generic[M]):
         self.entries: Final[dict[bytes, FastDelivery[M]]] = {}
         self.accepted = 0
         self.promote: Final = promote
+        self.settle_time = self.longest = totals.limits.settle_time
         self._totals: Final = totals
         self._most: Final = totals.limits.max_unsettled
         self._most_size: Final = totals.limits.max_unsettled_size

@@ -8,6 +8,7 @@ What is to be done comes out as events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Final, TypeVar
 
 from ._choice import is_too_far
@@ -108,13 +109,14 @@ class NameState(NameMessages[M]):
         self._consumers_changed(now)
 
     def plan_fast_path(
-        self, promote: Promote[M], known: SmallTable[int, Any] = EMPTY
+        self, promote: Promote[M], known: SmallTable[int, Any] = EMPTY, wait: float = inf
     ) -> FastPath[M] | None:
         """Open the fast path for messages that enter here; `None` if the name has none now.
 
         Args:
             promote: Makes the full record of a message that leaves the fast path.
             known: What the caller has for each consumer, by its number.
+            wait: Time for which the sender waits for an outcome, in seconds.
         """
         it, active = self.semantics, [each for each in self._consumers if each.active]
         if (
@@ -125,7 +127,6 @@ class NameState(NameMessages[M]):
             or it.gate is Gate.CREDIT
             or it.reliability.settle is Settlement.AT_ONCE
             or self._duplicates is not None
-            or self._deliveries.settle_time < self._totals.limits.settle_time
         ):
             return None
         fast = self._deliveries.fast
@@ -134,6 +135,8 @@ class NameState(NameMessages[M]):
                 self._deliveries, self._chooser, self._totals, promote
             )
         if not fast.is_open:
+            fast.settle_time = self._deliveries.settle_time
+            fast.longest = min(wait, fast.settle_time)
             fast.plan(it.pattern, active, known)
         return fast
 

@@ -233,8 +233,11 @@ def test_the_fast_path_keeps_the_settle_time_of_a_name(seconds: float) -> None:
     state = name(Semantics(settle_time=seconds), DeliveryLimits(settle_time=10.0))
     joined(state, 1)
     fast = state.plan_fast_path(lambda _token, _entry: delivery())
-    # A consumer is asked no later than at the time of the node: a shorter one needs full records.
-    assert (fast is not None) is (seconds > 10.0)
+    assert fast is not None
+    assert fast.settle_time == fast.longest == seconds
+    state.update(Semantics(), 0.0)
+    assert state.plan_fast_path(lambda _token, _entry: delivery(), wait=8.0) is fast
+    assert (fast.settle_time, fast.longest) == (10.0, 8.0)
 
 
 def test_a_copy_that_has_ended_meanwhile_does_not_end_again() -> None:
