@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from ._arguments import Commands
 from ._broker_options import add_broker
 from ._columns import Column, count, number, share, span, text, when
-from ._tables import Look, add_selection, pages, print_answers, select, selection_of, show
+from ._tables import (
+    Look,
+    add_selection,
+    pages_of_several,
+    print_answers,
+    select,
+    selection_of,
+    show,
+)
 
 if TYPE_CHECKING:
     from ._client import Ask
@@ -141,13 +149,14 @@ def _command(arguments: argparse.Namespace) -> None:
     print_table(arguments, look, question)
 
 
-def print_table(arguments: argparse.Namespace, look: Look, question: str) -> None:
+def print_table(arguments: argparse.Namespace, look: Look, question: str, *others: str) -> None:
     """Print a table of a broker, as the options of the command say.
 
     Args:
         arguments: The options.
         look: The table.
         question: The question; one that ends with a letter is answered with all rows.
+        others: Further questions, up to their queries, for the rows after those of the first one.
 
     Raises:
         CommandError: The options are wrong, or the broker does not answer.
@@ -157,6 +166,6 @@ def print_table(arguments: argparse.Namespace, look: Look, question: str) -> Non
     async def rows(ask: Ask) -> Any:
         if question[-1].isalpha():
             return await select(await ask(question), selection, look.has)
-        return await pages(ask, question, selection)
+        return await pages_of_several(ask, (question, *others), selection)
 
     print_answers(arguments, rows, partial(show, look))

@@ -115,6 +115,8 @@ _PEERS: Final = Look(
     "are kept for their owners. A broker of another zone has the groups of its zone, and the\n"
     "routes that they stand for; into those that are `folded` it has put others of their service,\n"
     "as it has more than it may tell. LINK says whether requests go to it, come from it, or both.\n"
+    "Of a broker with --processes each row has the process that it is a peer of; the other\n"
+    "processes are among its peers.\n"
     "The clients of a broker are in `onward connections`.\n",
     (
         text("PEER", "peer"),
@@ -193,10 +195,12 @@ _LETTERS: Final = Look(
 _PATHS: Final = {
     _WORKERS.name: "workers",
     _LINKS.name: "/api/v1/links",
-    _PEERS.name: "/api/v1/peers?kind=broker&",
     _LETTERS.name: "dead-letters",
 }
-"""The question to a broker for each table."""
+"""The question to a broker for each table but that of its peers."""
+
+_PEER_PATHS: Final = tuple(f"/api/v1/peers?kind={kind}&" for kind in ("broker", "process"))
+"""The questions to a broker for its peers; several processes are peers of each other."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -247,8 +251,10 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
 def _command(arguments: argparse.Namespace) -> None:
     look: Look = arguments.look
     if arguments.broker is not None:
-        of_broker = _BROKERS if look is _PEERS else look
-        print_table(arguments, of_broker, _PATHS[look.name])
+        if look is _PEERS:
+            print_table(arguments, _BROKERS, *_PEER_PATHS)
+        else:
+            print_table(arguments, look, _PATHS[look.name])
         return
     try:
         print_of_node(arguments, look, _LINKS.name if look is _PEERS else look.name)

@@ -28,6 +28,7 @@ __all__ = [
     "add_watch",
     "interval_of",
     "pages",
+    "pages_of_several",
     "print_answers",
     "repeated",
     "run_table",
@@ -180,6 +181,25 @@ async def pages(ask: Ask, question: str, selection: Selection) -> Any:
         rows += answer["rows"]
         if len(answer["rows"]) < limit or len(rows) >= selection.top:
             return {**answer, "rows": rows[: selection.top]}
+
+
+async def pages_of_several(ask: Ask, questions: Sequence[str], selection: Selection) -> Any:
+    """Ask a broker for the rows of a table that are the answers to several questions.
+
+    Args:
+        ask: The function that asks.
+        questions: The questions, up to their queries; no row is in two answers.
+        selection: The rows.
+    """
+    answer = await pages(ask, questions[0], selection)
+    for question in questions[1:]:
+        other = await pages(ask, question, selection)
+        if not (_is_table(answer) and _is_table(other)):
+            return answer if _is_table(other) else other  # it is refused when it is shown
+        rows = [*answer["rows"], *other["rows"]]
+        answer = {**answer, "total": answer["total"] + other["total"], "rows": rows}
+        answer = await select(answer, selection)
+    return answer
 
 
 async def select(answer: Any, selection: Selection, has: str = "") -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onward.cli import _process_whole
+from onward.cli import _process_whole, main
 from onward.cli._client import ask_broker, watch_broker
 from onward.cli._process import said_of
 from onward.cli._process_channel import Said
@@ -37,7 +37,7 @@ from onward.protocol.security import (
 from onward.transports.admin import HttpRequest, QuestionLimits
 from onward.transports.client import connect
 from tests.support.commands import TIMEOUT
-from tests.support.fixtures import Patch
+from tests.support.fixtures import Capsys, Patch
 from tests.support.process_brokers import (
     ONCE,
     Brokers,
@@ -96,6 +96,21 @@ async def seen_by(uri: str, service: str) -> Any:
 
 
 # --- counted ------------------------------------------------------------------------------------
+
+
+async def test_processes_are_shown_as_peers_of_each_other(capsys: Capsys) -> None:
+    with brokers(2) as made:
+        await made.joined()
+        asked = ("peers", "--broker", made.uri)
+        assert await asyncio.to_thread(main, asked) == Status.OK
+        headings, *rows = capsys.readouterr().out.splitlines()
+        assert (headings.split()[0], headings.split()[-1]) == ("PEER", "PROCESS")
+        shown = [(row.split()[0], row.split()[1], row.split()[-1]) for row in rows]
+        assert shown == [("process-1", "up", "0"), ("process-0", "up", "1")]
+        chosen = ("--sort", "peer", "--top", "1", "--filter", "state=up")
+        assert await asyncio.to_thread(main, [*asked, *chosen]) == Status.OK
+        _, row, more = capsys.readouterr().out.splitlines()
+        assert (row.split()[0], more) == ("process-0", "... and 1 more")
 
 
 async def test_sums_are_those_of_the_processes() -> None:
