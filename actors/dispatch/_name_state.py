@@ -149,6 +149,10 @@ class NameState:
         """Return the figures of its deliveries at this moment."""
         return self.pure.deliveries.statistics()
 
+    def count_released(self) -> None:
+        """Count a message that was released before it was bound."""
+        self.pure.deliveries.count_released()
+
     def get_ages(self, now: float) -> Ages:
         """Return what has waited for long."""
         return self.pure.get_ages(now)

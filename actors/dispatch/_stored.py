@@ -124,6 +124,8 @@ class StoredMessages:
         if not number:
             core.replies.tell(arrival, RELEASED)
             core.settle(state, path)
+            if state is not None:
+                state.count_released()
             return False
         if at_once:
             core.replies.tell(arrival, ACCEPTED)

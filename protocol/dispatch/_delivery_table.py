@@ -16,7 +16,7 @@ from ._delivery_limits import NodeTotals, Share
 from ._fast_path import FastDelivery, FastPath
 from ._hold_queue import HoldQueue
 from ._loads import ConsumerTarget, Target
-from ._outcomes import FanOut, Outcome
+from ._outcomes import FanOut, Outcome, Released
 from ._semantics_parts import Retry
 
 __all__ = ["DeliveryTable", "earlier"]
@@ -126,6 +126,10 @@ class DeliveryTable(Generic[M]):
             return False
         self._enter(delivery, now)
         return True
+
+    def count_released(self) -> None:
+        """Count a message that was released before its delivery had begun."""
+        self._counts[OUTCOME_FIGURES[Released]] += 1
 
     def _enter(self, delivery: Delivery[M], now: float) -> None:
         delivery.since = now

@@ -234,6 +234,9 @@ async def test_what_there_is_no_room_for_is_released_and_not_accepted(
     outcomes = [await producer.send(*each) for each in sent]
     assert outcomes == [ACCEPTED, RELEASED, RELEASED, ACCEPTED, ACCEPTED, RELEASED]
     assert dispatcher.statistics().counts["no room on disk to hold it"] == 3
+    released = {each.name: each.released for each in dispatcher.names()}
+    # Nothing was left of `small` after the first one: it was forgotten with its outcomes.
+    assert released == {"any": 1, "few": 1, "small": 0}
 
 
 async def test_a_full_disk_releases_and_is_told_once(
@@ -253,6 +256,8 @@ async def test_a_full_disk_releases_and_is_told_once(
         assert await producer.send("orders", b"x" * 100_000) == RELEASED
     assert caplog.text.count("database or disk is full") == 1
     assert dispatcher.statistics().counts["failures of the file of messages on hold"] == 2
+    (row,) = dispatcher.names()
+    assert (row.name, row.released) == ("orders", 2)
     kept = Kept()
     await dispatcher.consume("orders", kept)
     await sleep(1)

@@ -307,6 +307,12 @@ def test_a_node_that_uses_a_token_twice_is_refused() -> None:
     bound(made, ONE, token=b"upstream")
 
 
+def test_what_is_released_before_its_delivery_begins_is_counted() -> None:
+    made = table()
+    made.count_released()
+    assert (made.statistics().released, len(made)) == (1, 0)
+
+
 # --- another target -------------------------------------------------------------------------
 
 
