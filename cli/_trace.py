@@ -21,7 +21,7 @@ from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status, status_of
-from ._trace_picture import brief, brief_route, picture_of, text_of
+from ._trace_picture import brief_route, picture_of, text_of, worker_of
 from ._trace_svg import draw
 
 __all__ = ["OWN", "add_commands", "follow", "raise_for", "show"]
@@ -221,7 +221,7 @@ def _hops(traced: Trace) -> str:
             index,
             number.get(hop.report.before, 0),
             hop.node,
-            brief(hop.report.worker),
+            worker_of(hop.report),
             hop.report.kind,
             _milliseconds(hop.at),
             _milliseconds(hop.waited),

@@ -10,10 +10,28 @@ from typing import Final
 
 from ..actors.tracing import Trace, TraceGap, TraceHop
 from ..actors.tracing._trace import another_name
-from ..protocol import Address, HopOutcome, Route, counted
+from ..protocol import (
+    DELIVERY,
+    NAME,
+    Address,
+    HopOutcome,
+    HopReport,
+    OnwardError,
+    Route,
+    counted,
+)
 from ._show import printable
 
-__all__ = ["SILENT", "Step", "TracePicture", "brief", "brief_route", "picture_of", "text_of"]
+__all__ = [
+    "SILENT",
+    "Step",
+    "TracePicture",
+    "brief",
+    "brief_route",
+    "picture_of",
+    "text_of",
+    "worker_of",
+]
 
 SILENT: Final = "(no report)"
 """The column of hops without a report."""
@@ -74,6 +92,25 @@ def brief_route(route: Route) -> str:
     return " => ".join(map(brief, route))
 
 
+def worker_of(report: HopReport) -> str:
+    """Return the worker of a hop in few characters: that of a dispatcher with the name."""
+    name = _name_of(report)
+    return brief(report.worker) if name is None else f"{brief(report.worker)} {brief(name)}"
+
+
+def _name_of(report: HopReport) -> Address | None:
+    """Return the name of a message that one dispatcher has sent to another one."""
+    if len(report.onward_route) < 2 or report.onward_route[1].type != DELIVERY:
+        return None
+    # The library of dispatchers is a slow import; most traces go without.
+    from ..protocol.dispatch import decode_transit
+
+    try:
+        return Address(NAME, decode_transit(report.onward_route[1].value).name.encode())
+    except OnwardError:
+        return None  # of a later version
+
+
 def picture_of(trace: Trace, own: str) -> TracePicture:
     """Return the layout of a trace.
 
@@ -102,6 +139,7 @@ class _Rows:
         self._trace = trace
         self._silent = len(nodes)
         self._place = {hop.report.hop: nodes.index(hop.report.node_id) for hop in trace.hops}
+        self._of_hop = {hop.report.hop: hop.report for hop in trace.hops}
         self._gaps: dict[str | None, list[TraceGap]] = {}
         for gap in trace.gaps:
             self._gaps.setdefault(gap.before, []).append(gap)
@@ -119,11 +157,28 @@ class _Rows:
             rows += self._passed(hop.report.hop, source)
             if rows[-1].column == self._silent and hop.report.hop in self._gaps:
                 source = self._silent
+            entered = self._entered(hop.report)
+            if entered is not None:
+                label = f"{brief(entered)}, dispatched"
+                rows.append(Step(column, source if source != column else None, label))
+                source = column
             rows.append(_hop_row(number, hop, column, source))
             if hop.report.hop in ends:
                 rows.append(self._end(column, ends[hop.report.hop]))
         rows += self._answer_rows()
         return rows
+
+    def _entered(self, report: HopReport) -> Address | None:
+        """Return the name by which a message got to the dispatcher that sent it to a hop.
+
+        Names are looked up where a route leads to them: a dispatcher has no hop there.
+        """
+        before = self._of_hop.get(report.before)
+        due = self._trace.route if before is None else before.onward_route[1:]
+        copied = report.return_route[-1:] != () and report.return_route[-1].type == DELIVERY
+        if not copied or not due or due[0].type != NAME or _name_of(report) is not None:
+            return None
+        return due[0]
 
     def _passed(self, before: str | None, source: int) -> list[Step]:
         return [
@@ -151,7 +206,7 @@ class _Rows:
 def _hop_row(number: int, hop: TraceHop, column: int, source: int) -> Step:
     report = hop.report
     note = "" if report.outcome is HopOutcome.HANDLED else report.outcome.name.lower()
-    label = f"{number} {brief(report.worker)} {printable(report.kind)}"
+    label = f"{number} {worker_of(report)} {printable(report.kind)}"
     return Step(column, source if source != column else None, label, hop.at, note)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from ...protocol import Address, HopOutcome, HopReport, Message, Route
+from ...protocol import DELIVERY, Address, HopOutcome, HopReport, Message, Route
 
 __all__ = ["Trace", "TraceClock", "TraceGap", "TraceHop"]
 
@@ -316,6 +316,10 @@ def _gaps(
         last = known.get(answered_after)
         lost = last is None and answered_after != ROOT
         passed = () if lost else _passed(last, answer.return_route, own_node, tracer)
+        if last is not None and _is_copy(last):
+            # Dispatchers take an answer back over the links of its message, which report none.
+            reported = {report.worker for report in known.values()}
+            passed = tuple(each for each in passed if each not in reported)
         if passed or lost:
             gaps.append(TraceGap(answered_after, None, passed, ()))
     elif not known:
@@ -330,6 +334,11 @@ def _is_asked(known: Mapping[str, HopReport], report: HopReport) -> bool:
     """
     before, back = known.get(report.before), report.return_route
     return before is not None and len(back) == 1 and back[0] != before.worker
+
+
+def _is_copy(report: HopReport) -> bool:
+    """Whether a hop is of a copy that a dispatcher has sent."""
+    return report.return_route[-1:] != () and report.return_route[-1].type == DELIVERY
 
 
 def _passed(before: HopReport | None, back: Route, node_id: str, tracer: Address) -> Route:
@@ -350,7 +359,9 @@ def _passed(before: HopReport | None, back: Route, node_id: str, tracer: Address
     if before is not None and back and back[-1] == before.worker:
         back = back[:-1]
         crossed = before.node_id != node_id
-    return tuple(reversed(back[1:] if crossed else back))
+    passed = reversed(back[1:] if crossed else back)
+    # The token of a copy is no worker: its dispatcher takes what comes there.
+    return tuple(each for each in passed if each.type != DELIVERY)
 
 
 def _only_end(ordered: Iterable[HopReport]) -> str | None:

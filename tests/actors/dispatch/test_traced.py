@@ -81,6 +81,8 @@ async def test_a_message_is_followed_over_three_nodes(network: SimulatedNetwork)
     assert found.answer is not None
     assert found.answer.payload == b"12 apples"
     assert {"a", "b", "c"} <= {clock.name for clock in found.clocks}
+    # Tokens of copies never report, nor do the links that the answer goes back over.
+    assert found.gaps == ()
     assert "Echo" in {hop.report.kind for hop in found.hops}
     assert dispatchers[0].statistics().outcomes == {"accepted": 1}
 
