@@ -237,6 +237,9 @@ class Topology:
         match event:
             case PathsChanged(paths):
                 self._core.paths = paths
+                # Also where no name has a state: one begins with the first message on a path.
+                overlap = self._core.options.deliveries.path_overlap
+                self._core.totals.paths.change(paths, self._core.now(), overlap)
                 self._core.names.network_changed()
             case NodesChanged(names):
                 self._core.names.network_changed(names)

@@ -809,3 +809,20 @@ async def test_a_redirect_to_a_worker_of_another_node_is_accepted_by_its_reply(
     await sleep(30)
     assert await producer.send(b"4") == UNDELIVERABLE
     assert dispatcher.statistics().unsettled == 0
+
+
+async def test_the_paths_before_are_known_also_without_any_name(net: Net) -> None:
+    await linear(net)
+    await sleep(SETTLE)
+    core = net.at["b"]._core
+    before = core.paths
+    assert not core.names.states
+    await net.cut("b", "c")
+    await sleep(0.5)
+    assert core.paths is not before
+    assert before in core.totals.paths.before(core.now())
+    assert core.totals.paths.radius == core.paths.radius
+    await sleep(SETTLE)
+    # A name that comes now does not begin with paths that were left long ago.
+    assert core.names.find(core._read("orders")) is not None
+    assert core.totals.paths.before(core.now()) == ()
