@@ -95,6 +95,8 @@ class Schedule:
     def perform(self) -> None:
         """Perform the actions that wait, before something that must come after them."""
         for _ in range(len(self._actions)):
+            if not self._actions:
+                return  # one of them has had the rest performed, as a consumer has stopped
             try:
                 self._actions.popleft()()
             except Exception as error:  # noqa: BLE001 - the others must be performed too

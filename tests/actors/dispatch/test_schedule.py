@@ -61,3 +61,19 @@ async def test_times_of_one_name_do_not_gather(worker: DispatchWorker, others: i
     assert part.done[-1] == last
     assert len(part.done) == 1001
     assert len(schedule) == 0
+
+
+async def test_an_action_may_have_those_after_it_performed(
+    worker: DispatchWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    core, done = worker.core, list[str]()
+
+    def first() -> None:
+        done.append("first")
+        core.schedule.perform()
+
+    for action in (first, lambda: done.append("second"), lambda: done.append("third")):
+        core.schedule.soon(action)
+    await sleep(1)
+    assert done == ["first", "second", "third"]
+    assert not caplog.records
