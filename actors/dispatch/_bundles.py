@@ -2,7 +2,8 @@
 
 A neighbour that says so takes them. What the fast path sends to it waits for the end of the turn of
 the worker that has sent it, at most: then it goes as one message for each name, or return route of
-answers. All else that goes to a neighbour about a delivery sends first what waits.
+answers. All else that goes to a neighbour about a delivery sends first what waits. So the messages
+of a producer keep their order, those that may not stand in one bundle included.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class Bundle:
         payloads: The payload of each.
         size: The bytes of these.
         waits: Whether it will be looked at.
+        way: What is the same for all messages to a name that have entered at one node and go over
+            this link; `None`: it has acceptances.
     """
 
     __slots__ = (
@@ -91,6 +94,7 @@ class Bundle:
         "size",
         "state",
         "waits",
+        "way",
     )
 
     def __init__(
@@ -113,6 +117,7 @@ class Bundle:
         self.payloads: list[bytes] = []
         self.size = 0
         self.waits = False
+        self.way: Final = None if state is None else (link, around[0])
 
     @staticmethod
     def takes(payload: bytes) -> bool:
@@ -160,7 +165,7 @@ class Bundles(Target):
         own: The address of dispatchers.
     """
 
-    __slots__ = ("_answers", "_core", "_numbers", "_sent", "_takers", "_waiting", "own")
+    __slots__ = ("_answers", "_core", "_last", "_numbers", "_sent", "_takers", "_waiting", "own")
 
     def __init__(self, core: DispatchCore) -> None:
         self.queue = None
@@ -170,6 +175,8 @@ class Bundles(Target):
         self._core: Final = core
         self._takers: Final[set[Address]] = set()
         self._waiting: Final[deque[Bundle]] = deque()
+        # Of those that wait: the one of each way.
+        self._last: Final[dict[tuple[Address, bytes], Bundle]] = {}
         self._answers: Final[dict[tuple[Address, Route | None], Bundle]] = {}
         self._numbers: Final = count()
         # Of bundles of messages, by number: the link, the records, the name if pre-settled.
@@ -253,7 +260,15 @@ class Bundles(Target):
     # --- sending ----------------------------------------------------------------------------
 
     def begun(self, bundle: Bundle) -> None:
-        """Schedule a turn for a bundle that has its first record."""
+        """Schedule a turn for a bundle that has its first record.
+
+        Messages of its way that wait in another one, as they are pre-settled or are awaited for
+        another time, go first.
+        """
+        way = bundle.way
+        if way is not None and self._last.setdefault(way, bundle) is not bundle:
+            self.flush()
+            self._last[way] = bundle
         bundle.waits = True
         self._waiting.append(bundle)
         if not self.scheduled:
@@ -281,13 +296,16 @@ class Bundles(Target):
                 lost = Message(bundle.onward, bundle.back, payload, None, None)
                 self._core.node.dead_letter(lost, "event loop closed")
         self._waiting.clear()
+        self._last.clear()
 
     def flush(self) -> None:
         """Send what waits."""
-        waiting = self._waiting
+        waiting, last = self._waiting, self._last
         while waiting:
             bundle = waiting.popleft()
             bundle.waits = False
+            if bundle.way is not None:
+                last.pop(bundle.way, None)
             if bundle.records:
                 self.send(bundle)
 

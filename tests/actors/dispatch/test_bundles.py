@@ -189,6 +189,26 @@ async def test_what_goes_by_itself_stays_in_its_place(
     assert kinds(crossed) == "pttptt"
 
 
+@pytest.mark.parametrize("first", [True, False])
+async def test_pre_settled_and_unsettled_messages_of_a_turn_keep_their_order(
+    first: bool, world: World, crossed: list[tuple[bytes, bytes, Message]]
+) -> None:
+    kept = await world.keep()
+    await together(world, b"1", settled=True)  # this way is known as well from now on
+    kept.deliveries.clear()
+    crossed.clear()
+    await sleep(0.5)
+    settled = first
+    many = [b"%d" % each for each in range(2 * MAX_BUNDLE + 4)]
+    for at, payload in enumerate(many):
+        world.net.nodes["a"].send(ORDERS, payload, return_route=() if settled else BACK)
+        settled = settled if at > 2 and at % (MAX_BUNDLE + 1) else not settled
+    await sleep(0.25)
+    assert kept.payloads == many
+    assert {"m", "p"} <= set(kinds(crossed))
+    assert not world.net.at["a"]._core.bundles._last
+
+
 async def test_an_answer_that_is_too_large_goes_by_itself(
     world: World, crossed: list[tuple[bytes, bytes, Message]]
 ) -> None:
