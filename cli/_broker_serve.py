@@ -20,7 +20,7 @@ from ..protocol.broker import SnapshotRoute
 from ..transports.rsocket import RSocketListener
 from ._admin import Admin, administered
 from ._broker_plan import Listening
-from ._cluster import Clustering, advertised, attach_cluster, told_clients
+from ._cluster import Clustering, advertised, attach_cluster, hint, told_clients
 from ._event_log import total
 from ._listen import listen
 from ._process import Process, Totals
@@ -103,7 +103,8 @@ async def serve(
                     await stop.unless(_listen(node, broker, cluster, uris, own, listeners))
                     configured = listeners if process is None else process.shared(listeners)
                     _reloads(service, running, broker, cluster, configured)
-                    if cluster is not None:
+                    if cluster is not None and clustering is not None:
+                        hint(clustering, [listener.uri for listener in listeners])
                         first = listeners[0].uri
                         cluster.join(advertised(clustering, first), told_clients(clustering, first))
                     for part, authentication in _authentications(uris, [listening, *own]).items():

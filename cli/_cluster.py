@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -31,8 +33,11 @@ __all__ = [
     "advertised",
     "attach_cluster",
     "clustering_of",
+    "hint",
     "told_clients",
 ]
+
+_logger: Final = logging.getLogger("onward.cli")
 
 _OPTIONS: Final = ClusterOptions()
 _LIMITS: Final = _OPTIONS.limits
@@ -320,6 +325,34 @@ def advertised(clustering: Clustering | None, listener: str) -> str:
         return "" if bound is not None and ip_address(bound).is_unspecified else listener
     except ValueError:
         return listener
+
+
+def hint(clustering: Clustering, listeners: Sequence[str]) -> None:
+    """Log what looks like a mistake in the options of a cluster.
+
+    Args:
+        clustering: The part of the broker in the cluster.
+        listeners: The URIs of its listeners, with the real ports.
+    """
+    own = advertised(clustering, listeners[0])
+    if not own:
+        _logger.warning(
+            "%s is for all interfaces, which is no address: others are told none, and only brokers "
+            "that have this one as a seed dial it; give --cluster-advertise",
+            listeners[0],
+            extra={"event": "cluster.no_address", "listener": listeners[0]},
+        )
+    seeds = clustering.options.seeds
+    for seed in dict.fromkeys(seeds):
+        if seed in (own, *listeners):
+            # All brokers may have one list of seeds; with none but itself one is alone.
+            level = logging.INFO if {*seeds} - {own, *listeners} else logging.WARNING
+            _logger.log(
+                level,
+                "the seed %s is this broker itself: it is not dialled",
+                seed,
+                extra={"event": "cluster.own_seed"},
+            )
 
 
 def told_clients(clustering: Clustering | None, listener: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -20,7 +21,7 @@ import pytest
 from onward.actors.broker import Handlers, Request
 from onward.cli import main
 from onward.cli._client import ask_broker
-from onward.cli._cluster import Clustering, advertised, clustering_of, ids_of, told_clients
+from onward.cli._cluster import Clustering, advertised, clustering_of, hint, ids_of, told_clients
 from onward.cli._main import parser_of
 from onward.cli._process import Place
 from onward.cli._status import CommandError, Status
@@ -40,6 +41,7 @@ from tests.support.proxy import CuttingProxy
 TCP = "rsocket+tcp://127.0.0.1:0"
 ALL = "rsocket+tcp://127.0.0.1:*"
 B = "rsocket+tls://b:2"
+OWN_SEED = [("WARNING", "cluster.own_seed")]
 
 
 def clustering(*words: str) -> Clustering | None:
@@ -82,6 +84,35 @@ def test_the_options_of_a_cluster() -> None:
     assert (made.advertise, made.token) == ("rsocket+tcp://c:3", Path("peer.token"))
     assert made.tls is not None
     assert (made.tls.certificate, made.tls.authority) == ("own.pem", "ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("words", "listener", "told"),
+    [
+        ((), "rsocket+tcp://10.0.0.1:8001", []),
+        ((), "rsocket+tcp://0.0.0.0:8001", [("WARNING", "cluster.no_address")]),
+        ((), "rsocket+tcp://[::]:8001", [("WARNING", "cluster.no_address")]),
+        (("--cluster-advertise", "rsocket+tcp://b:1"), "rsocket+tcp://0.0.0.0:8001", []),
+        (("--cluster-advertise", "rsocket+tcp://a:0"), "rsocket+tcp://0.0.0.0:1", OWN_SEED),
+        ((), "rsocket+tcp://a:1", OWN_SEED),
+        (
+            ("--cluster-seed", "rsocket+tcp://b:1"),
+            "rsocket+tcp://a:1",
+            [("INFO", "cluster.own_seed")],
+        ),
+    ],
+)
+def test_what_looks_like_a_mistake_is_told(
+    words: tuple[str, ...],
+    listener: str,
+    told: list[tuple[str, str]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = clustering("--cluster-seed", "rsocket+tcp://a:1", *words)
+    assert made is not None
+    with caplog.at_level(logging.INFO):
+        hint(made, [listener])
+    assert [(each.levelname, each.__dict__["event"]) for each in caplog.records] == told
 
 
 async def test_the_token_is_read_at_each_connection(tmp_path: Path) -> None:
