@@ -49,6 +49,10 @@ forgotten, and what it had ends when its time is over."""
 MAX_ANSWERED: Final = 256
 """Most return routes of answers of which the bundle is kept; the oldest is made anew."""
 
+LEAST_LARGEST: Final = 32 * 1024
+"""Bytes of the largest message that a link must take, routes included, for bundles to be sent or
+received over it: twice those of the largest bundle with the usual routes."""
+
 _UNSETTLED, _ANSWERS, _TOKENS = b"m", b"a", b"n"
 _ACCEPTED: Final = encode_disposition(Disposition(ACCEPTED))
 _HEAD: Final = TOKEN_SIZE + TOKEN_SIZE + 2  # bytes of a record of an unsettled message
@@ -185,8 +189,10 @@ class Bundles(Target):
     # --- neighbours that take them ----------------------------------------------------------
 
     def offer(self, link: Address) -> None:
-        """Offer a neighbour to take bundles."""
+        """Offer a neighbour to take bundles, if the link to it does."""
         core = self._core
+        if not self._has_room(link):
+            return
         route = link, self.own, Address(DELIVERY, BUNDLES_TAKEN)
         try:
             core.node.parts.router.dispatch(Message(route, (), b"", None, None))
@@ -199,9 +205,15 @@ class Bundles(Target):
         Raises:
             BadTransit: It cannot be read.
         """
-        if takes_bundles(value) and link not in self._takers:
+        if takes_bundles(value) and link not in self._takers and self._has_room(link):
             self._takers.add(link)
             self._core.fast.clear()  # the ways to it are by bundles from now on
+
+    def _has_room(self, link: Address) -> bool:
+        """Whether a link takes the largest bundle: it may take messages by themselves only."""
+        cell = self._core.node.parts.table.cell_at(link)
+        largest = None if cell is None else cell.worker._largest()
+        return largest is None or largest >= LEAST_LARGEST
 
     def link_lost(self, link: str) -> None:
         """Forget a neighbour by its link, and send what waits."""

@@ -120,6 +120,10 @@ class HostedActor(Actor):
         """Send through a guard from now on, in place of the router."""
         raise NotImplementedError
 
+    def _largest(self) -> int | None:
+        """Return the bytes of the largest message, routes included, if this link has a limit."""
+        return None
+
     def _wait_for_room(self, room: Room) -> bool:
         """Keep a message that came over this link until there is room, if this is a link."""
         del room

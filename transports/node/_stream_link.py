@@ -72,6 +72,9 @@ class StreamLink(Link):
         self._failures: int = 0
         self._idle_timer: asyncio.TimerHandle | None = None
 
+    def _largest(self) -> int:
+        return self.options.max_frame
+
     def on_start(self) -> None:
         """Start the idle timer."""
         self._watch_idleness(-1)

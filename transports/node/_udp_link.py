@@ -87,6 +87,9 @@ class UdpLink(Link):
         self._bytes_out = 0
         self._idle_timer: asyncio.TimerHandle | None = None
 
+    def _largest(self) -> int:
+        return self.options.datagrams.max_message
+
     def on_start(self) -> None:
         """Start the idle timer."""
         self._watch_idleness(-1)

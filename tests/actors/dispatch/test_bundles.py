@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import sleep
 from functools import partial
+from typing import Any
 
 import pytest
 
-from onward.actors.dispatch import DISPATCH, Accept
+from onward.actors import Node
+from onward.actors.dispatch import DISPATCH, Accept, Dispatcher
 from onward.actors.dispatch._bundles import Bundles
 from onward.protocol import DELIVERY, ERROR_SOURCE, Address, InDoubt, LinkDown, Message, OnwardError
 from onward.protocol.dispatch import (
@@ -23,12 +26,14 @@ from onward.protocol.dispatch import (
     bundle_return_address,
 )
 from onward.protocol.eventlog import Kind, Outcome
+from onward.protocol.ockam import DatagramLimits
 from onward.transports.node._link import Link
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.kept import Kept
 from tests.actors.dispatch.nets import SETTLE, Net, linear
-from tests.actors.dispatch.senders import BACK, ORDERS, SHOP, Answer, NetSender as World
+from tests.actors.dispatch.senders import BACK, ORDERS, SHOP, Answer, NetSender as World, Sender
 from tests.support.names import Counted
+from tests.support.transports import eventually
 from tests.support.workers import Recorder, start_worker
 
 
@@ -343,6 +348,44 @@ async def test_an_offer_that_the_link_does_not_take_is_counted(world: World) -> 
     before = core.counts["frames that a link did not take"]
     core.bundles.offer(Address(0, b"gone"))
     assert core.counts["frames that a link did not take"] == before + 1
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "tcp": {"max_frame": 4096},
+    "udp": {"datagrams": DatagramLimits(max_message=4096)},
+}
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("scheme", SMALL)
+@pytest.mark.parametrize("narrow", ["a", "b"])
+async def test_messages_that_a_link_takes_one_by_one_are_not_lost_in_a_bundle(
+    scheme: str, narrow: str
+) -> None:
+    options: dict[str, dict[str, Any]] = {"a": {}, "b": {}, narrow: SMALL[scheme]}
+    async with Node("a") as a, Node("b") as b:
+        at = [await Dispatcher.attach(each) for each in (a, b)]
+        to_b = await b.listen(f"{scheme}://127.0.0.1:0", expose=[DISPATCH], **options["b"])
+        await at[0].neighbour(await a.connect(to_b.uri, expose=[DISPATCH], **options["a"]))
+        await b.start(Answer, address="shop")
+        await at[1].consume("orders", "shop")
+        known = asyncio.Event()
+        at[0].watch("orders", lambda _, paths: known.set() if paths else None)
+        await asyncio.wait_for(known.wait(), 60)
+        sender = Sender(await start_worker(a, Recorder(), address=BACK))
+        told: list[bytes | str] = []
+
+        def has_answers(number: int) -> bool:
+            told.extend(sender.told)
+            return len(told) >= number
+
+        for number in (1, 2):
+            a.send(ORDERS, b"first", return_route=BACK)
+            await eventually(partial(has_answers, number))
+        for _ in range(12):
+            a.send(ORDERS, bytes(1000), return_route=BACK)
+        await eventually(partial(has_answers, 14))
+        assert told[2:] == [b"got " + bytes(1000)] * 12
 
 
 # --- the full way -------------------------------------------------------------------------------
