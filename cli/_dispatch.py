@@ -234,6 +234,7 @@ class Dispatching(NodePart):
         except ValueError as error:
             raise CommandError(f"--settle-time: {error}", Status.USAGE) from error
         try:
+            check_node_name(arguments.name)  # empty stands for that of the node in a program
             self._options: Final = DispatchOptions(
                 node_name=arguments.name,
                 cost=arguments.cost,

@@ -106,20 +106,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed.command(parsed)
     except CommandError as error:
         status = getattr(parsed, "usage_status", error.status)
-        return _failed(parsed.name, error, status)
+        return _failed(name, error, status)
     except OnwardError as error:
-        return _failed(parsed.name, error, status_of(error))
+        return _failed(name, error, status_of(error))
     except ValueError as error:
-        return _failed(parsed.name, error, Status.USAGE)
+        return _failed(name, error, Status.USAGE)
     except KeyboardInterrupt:
         # Interrupted before the loop took over the signal: nothing has been done.
-        return _failed(parsed.name, "interrupted", Status.FAILED)
+        return _failed(name, "interrupted", Status.FAILED)
     except BrokenPipeError:
         # The reader of our output has gone. Python's own flush at exit must not fail on it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.FAILED
     except OSError as error:
-        return _failed(parsed.name, error, Status.FAILED)
+        return _failed(name, error, Status.FAILED)
     return Status.OK
 
 

@@ -18,7 +18,8 @@ from ._stored import holds_on_disk
 __all__ = ["check_default", "check_provision", "check_served", "check_told", "read_served"]
 
 _NO_FILE: Final = (
-    "a hold on disk needs a file: DispatchOptions.hold_file, or --hold-file of `onward dispatch`"
+    "a hold on disk needs a file: DispatchOptions.hold_file, hold_file in a topology, or "
+    "--hold-file of `onward dispatch`"
 )
 _ONE_NAME: Final = "tags are for one name, not for a pattern of names"
 

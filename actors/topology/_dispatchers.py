@@ -100,6 +100,7 @@ class RunningDispatcher:
         def clock() -> float:
             return SIMULATED_EPOCH + node.loop.time()
 
+        step = "start"
         try:
             made = await Dispatcher.attach(
                 node,
@@ -109,9 +110,10 @@ class RunningDispatcher:
                 clock=clock if simulated else None,
             )
             for each in plan.provisions:
+                step = f"provision {each.pattern.written}"
                 made.provision(each.pattern.written, each.semantics)
         except (OnwardError, OSError) as error:
-            raise TopologyFailed(plan.place, f"cannot start: {error}") from error
+            raise TopologyFailed(plan.place, f"cannot {step}: {error}") from error
         return cls(topology, name, made, directory)
 
     async def join(self, link: LinkPlan, address: Address) -> None:

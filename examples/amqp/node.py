@@ -8,6 +8,7 @@ from __future__ import annotations
 # --8<-- [start:program]
 import asyncio
 import sys
+from contextlib import suppress
 from typing import Any
 
 from proton import Message
@@ -48,5 +49,6 @@ async def main(uri: str) -> None:
             await bills.send(b"36")  # waits for a consumer: a client
 
 
-asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672"))
+with suppress(KeyboardInterrupt):
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672"))
 # --8<-- [end:program]

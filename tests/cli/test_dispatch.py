@@ -187,7 +187,8 @@ async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--name", "a/b"), "--name: "),
+        (("--name", "a/b"), "onward dispatch: --name: "),
+        (("--name", ""), "onward dispatch: --name: bad name ''"),
         (("--cost", "99999999999"), "--cost: "),
         (("--settle-time", "0"), "--settle-time: "),
         (("--neighbour", "http://a"), "does not start with"),

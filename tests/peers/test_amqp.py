@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
@@ -453,6 +454,9 @@ async def test_the_program_of_the_page_sends_asks_and_receives(name: str) -> Non
         uri = line.decode().split()[1]
         assert await printed(*command, uri) == "order: accepted\nprice: 3 each\nbill: 36\n"
         assert await node.stdout.readline() == b"ordered: 12 apples\n"
+        node.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(node.wait(), TIMEOUT) == 0
     finally:
-        node.kill()
-        await node.wait()
+        if node.returncode is None:
+            node.kill()
+            await node.wait()

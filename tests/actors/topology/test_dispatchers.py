@@ -148,7 +148,10 @@ async def test_the_outcomes_of_producers_are_told() -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ('undeliverable = [{ hold = 1, disk = true }]\npattern = "x"', "cannot start: .*hold"),
+        (
+            'undeliverable = [{ hold = 1, disk = true }]\npattern = "x"',
+            "cannot provision x: .*hold_file",
+        ),
         (
             'pattern = "orders"\nsecond = "refuse"\nrouting = "unavailable"',
             "cannot be a consumer of orders: ",
