@@ -133,6 +133,7 @@ def _command(arguments: argparse.Namespace) -> None:
         found: Any = await ask("routes")
         if at is None or "error" in found:
             return found
+        known.clear()  # with --watch it is asked for again
         known.update(map(broker_of, found))
         return [row for row in found if broker_of(row) == at]
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from errno import ENOSPC
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,29 @@ def test_a_broker_or_a_zone_without_destinations_is_told(broker: str, capsys: Ca
     assert last == "no groups of a zone nort are known; `onward peers` has the zones"
     assert main(["routes", "--broker", broker, "--at", "nort", "--json"]) == Status.OK
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_brokers_that_have_gone_are_named_no_more(monkeypatch: Patch) -> None:
+    answers = [["north", "south"], ["south"], []]
+    told: list[str] = []
+
+    def print_answers(_: Any, rows: Callable[[Any], Any], show: Callable[[Any], str]) -> None:
+        async def ask(_: str) -> list[dict[str, str]]:
+            return [{"broker": name} for name in answers.pop(0)]
+
+        async def watch() -> None:
+            while answers:
+                told.append(show(await rows(ask)).splitlines()[-1])
+
+        asyncio.run(watch())
+
+    monkeypatch.setattr(_routes, "print_answers", print_answers)
+    assert main(["routes", "--at", "nort", "--watch", "1"]) == Status.OK
+    assert told == [
+        "no destination is at nort; there are some at north, south",
+        "no destination is at nort; there are some at south",
+        "no destination is at nort; there are some at no broker",
+    ]
 
 
 def test_groups_are_not_at_a_broker_of_the_zone(broker: str, capsys: Capsys) -> None:
