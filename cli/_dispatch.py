@@ -383,21 +383,20 @@ class Dispatching(NodePart):
             unwatch = dispatcher.node.watch(link, closed.set)
         except UnknownAddress:
             return
-        text, warned = str(link), False
         try:
-            while not closed.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(closed.wait(), JOINED)
-                joined = any(each.link == text for each in dispatcher.nodes())
-                if not (joined or warned or closed.is_set()):
-                    _logger.warning(
-                        "%s does not become a neighbour: see its log; either it dispatches no "
-                        "names, or another node has the name of this one, or this one may not be "
-                        "its neighbour",
-                        uri,
-                        extra={"event": "neighbour.silent"},
-                    )
-                warned = not joined
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closed.wait(), JOINED)
+            text = str(link)
+            if not (closed.is_set() or any(each.link == text for each in dispatcher.nodes())):
+                _logger.warning(
+                    "%s does not become a neighbour: see its log; either it dispatches no "
+                    "names, or another node has the name of this one, or this one may not be "
+                    "its neighbour",
+                    uri,
+                    extra={"event": "neighbour.silent"},
+                )
+            # One that has joined may be away later: that is told of the link.
+            await closed.wait()
         finally:
             unwatch()
 

@@ -280,6 +280,28 @@ async def test_a_neighbour_that_does_not_join_is_told(
         assert "neighbour 'b' is closed: another neighbour has its name" in caplog.text
 
 
+async def test_of_a_neighbour_that_is_away_nothing_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr("onward.cli._dispatch.JOINED", 0.02)
+    found: list[bool] = []
+
+    async def joined(*wanted: bool) -> bool:
+        dispatcher = away.part._running()
+        found.append(any(each.link for each in dispatcher.nodes()))
+        return found[-len(wanted) :] == list(wanted)
+
+    async with AsyncExitStack() as stack:
+        async with running("--name", "a") as there:
+            words = ("--name", "b", "--neighbour", there.uri)
+            away = await stack.enter_async_context(running(*words))
+            await until(lambda: joined(True))
+            caplog.clear()
+        # Several times as long as it has to join.
+        await until(lambda: joined(*[False] * 6))
+        assert "does not become a neighbour" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [(None, "cannot read"), (b"\xff", "not UTF-8"), (b"nonsense = 1", "nonsense")],
