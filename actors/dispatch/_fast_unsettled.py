@@ -176,7 +176,11 @@ class FastUnsettled:
             return False
         came[mark] = state, token
         copy = _new(Message, (record.route + rest, (end,), payload, source, None))
-        self._carry(state, token, end, limit, copy, target.target)
+        self._paths.open[end[1]] = state, token, copy[0][0]
+        scheduled = state.scheduled
+        if scheduled is None or scheduled > limit:
+            self._core.schedule.arm(state)
+        self._carry(state, token, copy, target.target)
         return True
 
     def _send(
@@ -192,35 +196,26 @@ class FastUnsettled:
     ) -> None:
         """Send a message that has its entry to the next node."""
         state, link, bundle = way[0], way[3], way[10]
-        if bundle is not None and not rest and bundle.takes(payload):
-            self._paths.open[end[1]] = state, token, bundle.link
-            scheduled = state.scheduled
-            if scheduled is None or scheduled > limit:
-                self._core.schedule.arm(state)
-            bundle.add(number + token, payload)
-            return
         if link is None:
             raise AssertionError("a way to another node without a link")
-        self._core.bundles.flush()  # those in front of it go first
-        first = _new(Address, (DELIVERY, way[4] + number + way[5]))
-        route = link, self._own, first, *rest
-        copy = _new(Message, (route, (self._own, end), payload, None, None))
-        self._carry(state, token, end, limit, copy, to.target)
-
-    def _carry(
-        self,
-        state: NameState,
-        token: bytes,
-        end: Address,
-        limit: float,
-        copy: Message,
-        target: Target,
-    ) -> None:
-        """Send the copy of a message that has its entry; release it if it is not taken."""
-        self._paths.open[end[1]] = state, token, copy[0][0]
+        opened = self._paths.open
+        opened[end[1]] = state, token, link
         scheduled = state.scheduled
         if scheduled is None or scheduled > limit:
             self._core.schedule.arm(state)
+        if bundle is not None and not rest and bundle.takes(payload):
+            bundle.add(number + token, payload)
+            return
+        self._core.bundles.flush()  # those in front of it go first
+        if end[1] not in opened and token not in self._core.copies.tokens:
+            return  # it has ended with what became of these
+        first = _new(Address, (DELIVERY, way[4] + number + way[5]))
+        route = link, self._own, first, *rest
+        copy = _new(Message, (route, (self._own, end), payload, None, None))
+        self._carry(state, token, copy, to.target)
+
+    def _carry(self, state: NameState, token: bytes, copy: Message, target: Target) -> None:
+        """Send the copy of a message that has its entry; release it if it is not taken."""
         try:
             self._dispatch(copy)
         except OnwardError:

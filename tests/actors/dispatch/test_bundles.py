@@ -20,6 +20,7 @@ from onward.protocol.dispatch import (
     MAX_BUNDLE_SIZE,
     MAX_BUNDLED,
     MESSAGES,
+    RELEASED,
     SETTLED,
     RoutingPattern,
     Semantics,
@@ -212,6 +213,41 @@ async def test_pre_settled_and_unsettled_messages_of_a_turn_keep_their_order(
     assert kept.payloads == many
     assert {"m", "p"} <= set(kinds(crossed))
     assert not world.net.at["a"]._core.bundles._last
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_what_is_sent_first_may_change_the_name_of_a_large_message(
+    *,
+    ended: bool,
+    world: World,
+    crossed: list[tuple[bytes, bytes, Message]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = await world.keep()
+    core, flush = world.net.at["a"]._core, Bundles.flush
+    (state,) = core.fast.names.values()
+    crossed.clear()
+
+    def flushing(self: Bundles) -> None:
+        flush(self)
+        entries = None if state.fast is None or self is not core.bundles else state.fast.entries
+        for token in list(entries or ()):
+            state.promote(token)
+            if ended:
+                core.copies.disposition(token, RELEASED, None)
+
+    monkeypatch.setattr(Bundles, "flush", flushing)
+    await together(world, bytes(MAX_BUNDLED + 1))
+    monkeypatch.undo()
+    if ended:
+        assert world.told == ["no consumer took it"]
+        assert kinds(crossed) == ""
+        assert kept.payloads == [b"0"]
+    else:
+        kept.last.accept(b"yes")
+        await sleep(0.25)
+        assert world.told == [b"yes"]
+    assert world.fast == world.came == world.full == (0, 0, 0)
 
 
 async def test_an_answer_that_is_too_large_goes_by_itself(
