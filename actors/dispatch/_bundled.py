@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import DELIVERY, ERROR_SOURCE, Address, AddressError, Message, OnwardError, Route
+from ...protocol import (
+    DELIVERY,
+    ERROR_SOURCE,
+    Address,
+    AddressError,
+    Message,
+    NotExposed,
+    OnwardError,
+    Route,
+)
 from ...protocol.dispatch import (
     ACCEPTED,
     ANSWERS,
@@ -99,6 +108,11 @@ class Bundled:
             for token, answer in _acceptances(kind, payload):
                 given = () if answer is None else back
                 self._answer_alone(_RETURN + token, given, answer, message)
+            return
+        if not self._core.topology.is_joined(message):
+            # Here, and not for each: what is told of the bundle is told of all of them.
+            self._core.counts["messages of no neighbour"] += 1
+            self._core.node.lose(message, NotExposed(self._own))
             return
         key = b"t" + value[1:]
         for part in self._parts(kind, key, message, source):

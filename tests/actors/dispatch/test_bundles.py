@@ -766,6 +766,18 @@ async def test_messages_that_have_no_name_are_counted_one_by_one(world: World) -
     assert world.counts("addresses that cannot be read") == (2, 0, 0)
 
 
+async def test_a_bundle_of_a_stranger_is_refused_as_one(world: World) -> None:
+    net = world.net
+    stranger = await net.network.node("stranger")
+    link = await stranger.connect("sim://a")
+    value = b"p\x89\x01\x61n\x61b\x48instance\x48\x01\x00\x00\x40"
+    for payload in (b"\0\2" + (b"identity" + b"\0\0") * 2, b"\0\2"):
+        stranger.send([link, DISPATCH, Address(DELIVERY, value)], payload)
+    await sleep(0.25)
+    assert world.counts("messages of no neighbour")[0] == 2
+    assert net.nodes["a"].dead_letters.by_reason["not exposed"] == 2
+
+
 async def test_a_bundle_with_a_route_behind_it_is_refused(world: World) -> None:
     route = neighbour(world.net, "b", "a"), DISPATCH, Address(DELIVERY, b"n"), SHOP
     world.net.nodes["b"].route(Message(route, (), b"token--1", None, None))
