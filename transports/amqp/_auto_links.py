@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 from ...actors.dispatch import CircuitContainer, CircuitLink, CircuitLinkEnd, ConsumerRefused
 from ...protocol import OnwardError
-from ...protocol.dispatch import CircuitAttach, CircuitPool
+from ...protocol.dispatch import CircuitAttach, CircuitPool, Refusal
 from ...protocol.security import ANONYMOUS
-from .._log import shown
+from .._log import SeldomLogger, shown
 from ._client_engine import ClientEngine
 from ._container_links import AutoLink, LinkRoute, Plan
 from ._deliveries import impl_of
@@ -87,6 +87,7 @@ class AutoLinks(Links):
         super().__init__(engine, port, options, ANONYMOUS, wake, dropped, fail)
         self._container: Final = engine
         self._owner: Final = owner
+        self._seldom: Final = SeldomLogger(_logger)
         self._plans: dict[AmqpLink, AutoLink] = {}
         self._given_up: set[AmqpLink] = set()
         # The links of the node itself, which have their places also while they are not there.
@@ -148,14 +149,19 @@ class AutoLinks(Links):
                 pool=self._pool,
             )
         except OnwardError as error:
-            reason = refused(error).condition
-            _logger.info(
+            told = refused(error)
+            why = told.description or told.condition
+            if isinstance(error, ConsumerRefused) and error.reason is Refusal.MESSAGES:
+                why = 'the name is not provisioned here with mechanism = "link", or not yet'
+            self._seldom.log(
+                logging.WARNING,
+                "route",
                 "links of %s do not go through to a container: %s",
                 route.name,
-                reason,
+                why,
                 extra={"event": "amqp.route_refused"},
             )
-            self._owner.link_ended(route, reason)
+            self._owner.link_ended(route, told.condition)
         else:
             self._routes[route] = made
             self._owner.link_attached(route)

@@ -919,7 +919,9 @@ async def test_a_client_has_a_share_of_the_links_of_a_container(
     assert [each.engine.closed for each in chain.edges.made] == ["", "", ""]
 
 
-async def test_links_of_roles_and_of_messages(chain: Chain) -> None:
+async def test_links_of_roles_and_of_messages(
+    chain: Chain, caplog: pytest.LogCaptureFixture
+) -> None:
     shop = Access(producers=frozenset({"shop"}))
     chain.dispatcher.provision("jobs/closed", Semantics(mechanism=Mechanism.LINK, access=shop))
     edge = chain.edges()
@@ -930,6 +932,9 @@ async def test_links_of_roles_and_of_messages(chain: Chain) -> None:
     # A name takes either messages or links: both plans have ended, and are tried again later.
     assert len(chain.containers[0].ended) == 2
     assert not chain.containers[0].over
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    why = 'the name is not provisioned here with mechanism = "link", or not yet'
+    assert told == [f"links of orders do not go through to a container: {why}"]
 
 
 def test_each_reason_of_a_node_has_a_condition_on_the_page() -> None:
