@@ -30,6 +30,7 @@ class Neighbour:
         node: The name of the node at its other end; empty if it is not known.
         instance: The start of that node.
         ended: The start of it before, with which it was a neighbour; 0: there is none.
+        ended_until: Until when hellos of that start may still be under way, in seconds.
         untold: Nodes that are to be advertised on the link, in this order.
         flushes: The pause between advertisements on the link.
         assembly: The list of which it sends the parts.
@@ -48,6 +49,7 @@ class Neighbour:
         "assembly",
         "cost",
         "ended",
+        "ended_until",
         "expected",
         "flushes",
         "hello",
@@ -68,6 +70,7 @@ class Neighbour:
         self.node = ""
         self.instance = 0
         self.ended = 0
+        self.ended_until = 0.0
         self.untold: dict[str, None] = {}
         self.flushes = Throttle(limits.pause, limits.longest_pause)
         self.assembly: Assembly | None = None

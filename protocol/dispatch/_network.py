@@ -312,8 +312,8 @@ class Network:
     # --- neighbours ---------------------------------------------------------------------------
 
     def _on_hello(self, neighbour: Neighbour, hello: NodeHello, now: float) -> None:
-        now_or_then = neighbour.instance, hello.instance
-        if ENDED_INSTANCE not in now_or_then and hello.instance == neighbour.ended:
+        ended = hello.instance == neighbour.ended and now < neighbour.ended_until
+        if ended and ENDED_INSTANCE not in (neighbour.instance, hello.instance):
             self.counts["a hello from before a restart"] += 1
             return
         if reason := self._is_impostor(neighbour, hello, now):
@@ -347,6 +347,7 @@ class Network:
         for each in links:
             if each.joined:
                 each.ended = each.instance
+                each.ended_until = now + self.limits.missed_hellos * self.limits.hello
             each.hello, each.instance = LinkHello(self.limits, now), instance
             self._left(each, now, restarted=True)
 

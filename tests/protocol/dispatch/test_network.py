@@ -330,6 +330,33 @@ def test_a_node_of_the_same_name_is_none_that_was_started_again() -> None:
     assert set(net.node.neighbours()) == {"one", "two"}
 
 
+def test_a_node_that_was_taken_for_ended_is_a_neighbour_again() -> None:
+    # Its link was to another start of it for a while, which has gone without a word.
+    net = Parallel()
+    net.hello("one", 200)
+    net.now = 3.5
+    net.hello("one", 100)
+    net.hello("two", 100)
+    assert net.node.counts["a hello from before a restart"] == 0
+    assert set(net.node.neighbours()) == {"one", "two"}
+    net.hello("one", 200)
+    assert net.node.counts["a hello from before a restart"] == 1
+
+
+def test_two_starts_of_a_node_at_once_are_told() -> None:
+    net = Parallel()
+    net.hello("one", 200)
+    net.now = 2.5
+    net.hello("one", 200)
+    net.hello("two", 100)
+    assert net.node.counts["a hello from before a restart"] == 1
+    net.now = 3.5
+    net.hello("two", 100)
+    (closed,) = (each for each in net.node.events() if isinstance(each, NeighbourClosed))
+    assert (closed.link, closed.reason) == ("two", "another neighbour has its name")
+    assert set(net.node.neighbours()) == {"one"}
+
+
 def test_a_node_that_is_started_again_while_its_names_are_asked_for() -> None:
     wires = joined("abc", "ab", "bc")
     wires.lossy = {"LIST_PART"}
