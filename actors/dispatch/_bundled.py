@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from asyncio import sleep
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol import (
     DELIVERY,
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BUNDLED", "Bundled"]
 
+MAX_PARTS: Final = 256
+"""Messages and acceptances of bundles after which other workers have their turns, and the loop does
+other things. They are fewer than a mailbox takes by default: a turn of many bundles would fill that
+of a consumer that keeps up."""
+
 BUNDLED: Final = frozenset({b"m", b"p", b"a", b"n"})
 """The first bytes of the addresses of bundles."""
 
@@ -57,14 +64,25 @@ class Bundled:
         core: The dispatcher.
         paths: The fast paths of its names.
         transits: The ways of messages of other dispatchers.
+
+    Attributes:
+        parts: Messages and acceptances of bundles since the last pause.
     """
 
     def __init__(self, core: DispatchCore, paths: FastPaths, transits: FastTransits) -> None:
+        self.parts = 0
         self._core: Final = core
         self._own: Final = core.address
         self._paths: Final = paths
         self._transits: Final = transits
         self._unsettled: Final = transits.unsettled
+
+    def pause(self) -> Coroutine[Any, Any, None] | None:
+        """Return what to wait for before the next message; `None` if there is no need for it."""
+        if self.parts < MAX_PARTS:
+            return None
+        self.parts = 0
+        return sleep(0)
 
     def receive(self, value: bytes, message: Message) -> bool:
         """Receive a bundle from a link; return whether it was taken.
@@ -105,7 +123,9 @@ class Bundled:
             raise BadTransit("a bundle of no neighbour, or with a route behind it")
         kind = value[:1]
         if kind in _ACCEPTANCES:
-            for token, answer in _acceptances(kind, payload):
+            accepted = _acceptances(kind, payload)
+            self.parts += len(accepted)
+            for token, answer in accepted:
                 given = () if answer is None else back
                 self._answer_alone(_RETURN + token, given, answer, message)
             return
@@ -137,6 +157,7 @@ class Bundled:
                 raise BadTransit("a bundle of unsettled messages without a way back")
             read_bundle_number(back[-1][1])
             records, at = read_bundle(payload, MESSAGES)
+        self.parts += len(records)
         for number, token, size in records:
             end = at + size
             parts.append(_new(Part, (key, number, token, payload[at:end], back, source)))
@@ -193,6 +214,7 @@ class Bundled:
             accepted = _acceptances(kind, payload)
         except BadTransit:
             return False
+        self.parts += len(accepted)
         if kind == _TOKENS:
             back = ()
         for token, answer in accepted:

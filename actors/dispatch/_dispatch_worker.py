@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ...protocol import (
@@ -13,6 +13,7 @@ from ...protocol import (
     AddressError,
     Message,
     NotExposed,
+    Route,
     is_error_reply,
     read_error_reply,
 )
@@ -36,7 +37,7 @@ from ...protocol.dispatch import (
 from .._worker import Worker
 from ._access import PrincipalOf
 from ._arrival import Arrival, TransitPath, without
-from ._bundled import BUNDLED
+from ._bundled import BUNDLED, Bundled
 from ._core import DispatchCore
 from ._hold_store import HoldStore
 from ._inspection import (
@@ -88,6 +89,7 @@ class DispatchWorker(Worker):
         self._thread = 0
         self.core: DispatchCore
         self._receive: Callable[[Message], bool]
+        self._bundled: Bundled
 
     def on_start(self) -> None:
         """Add the rules."""
@@ -98,6 +100,7 @@ class DispatchWorker(Worker):
             self, self.resolve, options, self._principal_of, store, clock
         )
         self._receive = core.fast.transits.receive
+        self._bundled = core.fast.transits.bundled
         network, provisions = core.topology.network, core.provisioning.provisions
         owner = self._placed
         node.add_rule(NAME, core.fast.enter, owner=owner)
@@ -170,14 +173,17 @@ class DispatchWorker(Worker):
         except (BadName, BadTransit) as error:
             raise AddressError(first, error.reason) from error
 
-    def handle_message(self, message: Message) -> None:
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Handle what comes from a neighbour, or was sent on another thread."""
         rest = message.onward_route[1:]
         if not rest:
             self.core.topology.receive(message)
-            return
-        if rest[0][0] == DELIVERY and self._receive(message):
-            return
+            return None
+        if rest[0][0] != DELIVERY or not self._receive(message):
+            self._handle_slowly(message, rest)
+        return self._bundled.pause() if self._bundled.parts else None
+
+    def _handle_slowly(self, message: Message, rest: Route) -> None:
         context = message.context
         outside = None if context is None else context.outside
         first = rest[0]

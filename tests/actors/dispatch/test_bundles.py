@@ -11,6 +11,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.dispatch import DISPATCH, Accept, Dispatcher
+from onward.actors.dispatch._bundled import MAX_PARTS
 from onward.actors.dispatch._bundles import Bundles
 from onward.protocol import DELIVERY, ERROR_SOURCE, Address, InDoubt, LinkDown, Message, OnwardError
 from onward.protocol.dispatch import (
@@ -311,6 +312,41 @@ async def test_the_bundles_of_many_return_routes_are_made_anew(
     await together(world, *[b"%d" % each for each in range(6)])
     assert len(world.net.at["c"]._core.bundles._answers) == 1
     assert len(world.told) == 8
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_many_bundles_are_no_more_at_once_than_a_mailbox_takes(
+    known: bool, world: World, crossed: list[tuple[bytes, bytes, Message]]
+) -> None:
+    shop = await learned(world)
+    crossed.clear()
+    await together(world, *[b"%d" % each for each in range(MAX_BUNDLE)], settled=True)
+    (bundle,) = (each for kind, _, each in crossed[1:] if kind == b"p")
+    net, link = world.net, neighbour(world.net, "c", "b")
+    route = bundle.onward_route[1:]
+    if not known:
+        net.at["c"]._core.fast.transits.learn = lambda *_: None  # type: ignore[method-assign]
+        net.at["c"]._core.fast.clear()
+    for _ in range(64):
+        net.nodes["c"].parts.router.dispatch(
+            Message(route, (link, *bundle.return_route), bundle.payload, link, None)
+        )
+    await sleep(0.25)
+    assert len(shop.messages) == 65 * MAX_BUNDLE
+    assert "mailbox full" not in net.nodes["c"].dead_letters.by_reason
+
+
+async def test_many_acceptances_are_no_more_at_once_than_others(world: World) -> None:
+    kept = await world.keep(window=1000)
+    bundled = world.net.at["a"]._core.fast.transits.bundled
+    for _ in range(2):
+        before = len(kept.deliveries)
+        await together(world, *[b"x"] * MAX_PARTS)
+        for each in kept.deliveries[before:]:
+            each.accept()
+        await sleep(0.25)
+        assert bundled.parts == 0
+    assert world.fast == world.came == world.full == (0, 0, 0)
 
 
 # --- neighbours that take them ----------------------------------------------------------------
