@@ -26,7 +26,7 @@ CONCEPTS = {
         "cluster/test_random_trouble": "",
         "cluster/test_suspended_sessions": "",
         "cluster/test_zones": "_gateways _link_workers _own_zone _peer_table",
-        "dispatch/test_bundles": "_bundled _bundled_parts",
+        "dispatch/test_bundles": "_bundle_parts _bundle_receiver _bundle_sender",
         "dispatch/test_circuit_producer": "_circuit_consumer",
         "dispatch/test_circuit_table": "_circuit_link",
         "dispatch/test_credited": "_ends",

@@ -33,7 +33,7 @@ from .._worker import Worker
 from ._access import UNAUTHORIZED, PrincipalOf, is_anonymous, source_of
 from ._arrival import PLAIN, Arrival, PlainPath, ProducerPath, ReplyPath, without
 from ._attachments import Attachments
-from ._bundles import Bundles
+from ._bundle_sender import BundleSender
 from ._circuit_table import CircuitTable
 from ._copies import Copies
 from ._fast_path import FastPaths
@@ -124,7 +124,7 @@ class DispatchCore:
         self.names: Final = NameTable(self)
         self.copies: Final = Copies(self)
         self.replies: Final = ReplyPaths(self)
-        self.bundles: Final = Bundles(self)
+        self.bundles: Final = BundleSender(self)
         self.slow: Final = slow
         self.fast: Final = FastPaths(self, slow)
         self.attachments: Final = Attachments(self)

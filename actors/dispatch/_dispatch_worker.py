@@ -37,7 +37,7 @@ from ...protocol.dispatch import (
 from .._worker import Worker
 from ._access import PrincipalOf
 from ._arrival import Arrival, TransitPath, without
-from ._bundled import BUNDLED, Bundled
+from ._bundle_receiver import BUNDLE_KINDS, BundleReceiver
 from ._core import DispatchCore
 from ._hold_store import HoldStore
 from ._inspection import (
@@ -89,7 +89,7 @@ class DispatchWorker(Worker):
         self._thread = 0
         self.core: DispatchCore
         self._receive: Callable[[Message], bool]
-        self._bundled: Bundled
+        self._bundle_receiver: BundleReceiver
 
     def on_start(self) -> None:
         """Add the rules."""
@@ -100,7 +100,7 @@ class DispatchWorker(Worker):
             self, self.resolve, options, self._principal_of, store, clock
         )
         self._receive = core.fast.transits.receive
-        self._bundled = core.fast.transits.bundled
+        self._bundle_receiver = core.fast.transits.bundle_receiver
         network, provisions = core.topology.network, core.provisioning.provisions
         owner = self._placed
         node.add_rule(NAME, core.fast.enter, owner=owner)
@@ -159,8 +159,8 @@ class DispatchWorker(Worker):
                 self._transit(message, first)
             elif first.value[:1] == b"c":
                 self.core.circuits.receive(message, first.value)
-            elif first.value[:1] in BUNDLED:
-                self.core.fast.transits.bundled.receive_alone(first.value, message)
+            elif first.value[:1] in BUNDLE_KINDS:
+                self.core.fast.transits.bundle_receiver.receive_alone(first.value, message)
             elif first.value[:1] == b"v":
                 self._offered(message, first)
             elif first.value[:1] == b"b":
@@ -181,7 +181,7 @@ class DispatchWorker(Worker):
             return None
         if rest[0][0] != DELIVERY or not self._receive(message):
             self._handle_slowly(message, rest)
-        return self._bundled.pause() if self._bundled.parts else None
+        return self._bundle_receiver.pause() if self._bundle_receiver.parts else None
 
     def _handle_slowly(self, message: Message, rest: Route) -> None:
         context = message.context

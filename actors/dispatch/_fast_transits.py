@@ -21,13 +21,13 @@ from ...protocol.dispatch import (
     next_wait,
     node_digest,
 )
-from ._bundled import BUNDLED, Bundled
-from ._bundled_parts import id_of
+from ._bundle_parts import id_of
+from ._bundle_receiver import BUNDLE_KINDS, BundleReceiver
 from ._fast_unsettled import FastUnsettled
 
 if TYPE_CHECKING:
     from ._arrival import Arrival
-    from ._bundles import Bundle
+    from ._bundle_sender import Bundle
     from ._consumer_record import ConsumerRecord
     from ._core import DispatchCore
     from ._fast_path import FastPaths
@@ -87,7 +87,7 @@ class FastTransits:
 
     Attributes:
         unsettled: What is known of unsettled messages.
-        bundled: The receiver of bundles.
+        bundle_receiver: The receiver of bundles.
     """
 
     def __init__(self, core: DispatchCore, paths: FastPaths) -> None:
@@ -98,7 +98,7 @@ class FastTransits:
         self._digest: Final = node_digest(core.own)
         self._empty: Context | None = None  # the last one that was seen to say nothing
         self.unsettled: Final = FastUnsettled(core, paths)
-        self.bundled: Final = Bundled(core, paths, self)
+        self.bundle_receiver: Final = BundleReceiver(core, paths, self)
         # Of what enters here, by the value of its name: pre-settled messages, and others.
         self._ways: Final[dict[bytes, Way]] = {}
         self._unsettled_ways: Final[dict[bytes, Way]] = {}
@@ -168,7 +168,7 @@ class FastTransits:
                 return False
             self._empty = context
         if value[:1] != _TRANSIT:
-            taken_by = self.bundled if value[:1] in BUNDLED else self.unsettled
+            taken_by = self.bundle_receiver if value[:1] in BUNDLE_KINDS else self.unsettled
             return taken_by.receive(value, message)
         at, head, tail, way = self._last
         end = at + ID_SIZE

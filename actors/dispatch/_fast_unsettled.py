@@ -28,7 +28,7 @@ from ...protocol.dispatch import (
     return_address,
 )
 from ._arrival import Arrival, TransitPath, without
-from ._bundled_parts import Part
+from ._bundle_parts import Part
 from ._consumer_record import Accept, ConsumerRecord
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.dispatch import DISPATCH, Accept, Dispatcher
-from onward.actors.dispatch._bundled import MAX_PARTS
-from onward.actors.dispatch._bundles import Bundles
+from onward.actors.dispatch._bundle_receiver import MAX_PARTS
+from onward.actors.dispatch._bundle_sender import BundleSender
 from onward.protocol import DELIVERY, ERROR_SOURCE, Address, InDoubt, LinkDown, Message, OnwardError
 from onward.protocol.dispatch import (
     ANSWERS,
@@ -225,11 +225,11 @@ async def test_what_is_sent_first_may_change_the_name_of_a_large_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = await world.keep()
-    core, flush = world.net.at["a"]._core, Bundles.flush
+    core, flush = world.net.at["a"]._core, BundleSender.flush
     (state,) = core.fast.names.values()
     crossed.clear()
 
-    def flushing(self: Bundles) -> None:
+    def flushing(self: BundleSender) -> None:
         flush(self)
         entries = None if state.fast is None or self is not core.bundles else state.fast.entries
         for token in list(entries or ()):
@@ -237,7 +237,7 @@ async def test_what_is_sent_first_may_change_the_name_of_a_large_message(
             if ended:
                 core.copies.disposition(token, RELEASED, None)
 
-    monkeypatch.setattr(Bundles, "flush", flushing)
+    monkeypatch.setattr(BundleSender, "flush", flushing)
     await together(world, bytes(MAX_BUNDLED + 1))
     monkeypatch.undo()
     if ended:
@@ -303,7 +303,7 @@ async def test_a_single_one_goes_by_itself(
 async def test_the_bundles_of_many_return_routes_are_made_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.dispatch._bundles.MAX_ANSWERED", 1)
+    monkeypatch.setattr("onward.actors.dispatch._bundle_sender.MAX_ANSWERED", 1)
     for place in ("shop", "other"):
         await world.net.nodes["c"].start(Answer, address=place)
         await world.net.at["c"].consume("orders", place)
@@ -338,14 +338,14 @@ async def test_many_bundles_are_no_more_at_once_than_a_mailbox_takes(
 
 async def test_many_acceptances_are_no_more_at_once_than_others(world: World) -> None:
     kept = await world.keep(window=1000)
-    bundled = world.net.at["a"]._core.fast.transits.bundled
+    receiver = world.net.at["a"]._core.fast.transits.bundle_receiver
     for _ in range(2):
         before = len(kept.deliveries)
         await together(world, *[b"x"] * MAX_PARTS)
         for each in kept.deliveries[before:]:
             each.accept()
         await sleep(0.25)
-        assert bundled.parts == 0
+        assert receiver.parts == 0
     assert world.fast == world.came == world.full == (0, 0, 0)
 
 
@@ -359,13 +359,13 @@ async def test_a_neighbour_that_does_not_take_bundles_gets_none(
     crossed: list[tuple[bytes, bytes, Message]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    offer = Bundles.offer
+    offer = BundleSender.offer
 
-    def offering(self: Bundles, link: Address) -> None:
+    def offering(self: BundleSender, link: Address) -> None:
         if self._core.own != silent:
             offer(self, link)
 
-    monkeypatch.setattr(Bundles, "offer", offering)
+    monkeypatch.setattr(BundleSender, "offer", offering)
     net = Net(network, error_replies=True)
     await linear(net)
     world = World(net, await start_worker(net.nodes["a"], Recorder(), address=BACK))
@@ -685,7 +685,7 @@ async def test_word_about_a_bundle_counts_for_its_link_alone_and_once(
 async def test_the_oldest_bundles_are_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.dispatch._bundles.MAX_SENT", 2)
+    monkeypatch.setattr("onward.actors.dispatch._bundle_sender.MAX_SENT", 2)
     kept = await world.keep()
     for payload in (b"1", b"2", b"3"):
         await together(world, payload, payload)
@@ -702,14 +702,14 @@ async def test_a_fault_in_a_turn_costs_its_bundle_only(
 ) -> None:
     await world.keep()
     bundles = world.net.at["a"]._core.bundles
-    send, faults = Bundles.send, [RuntimeError("once")]
+    send, faults = BundleSender.send, [RuntimeError("once")]
 
-    def failing(self: Bundles, bundle: object) -> None:
+    def failing(self: BundleSender, bundle: object) -> None:
         if self is bundles and faults:
             raise faults.pop()
         send(self, bundle)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Bundles, "send", failing)
+    monkeypatch.setattr(BundleSender, "send", failing)
     await world.net.nodes["c"].start(Answer, address=SHOP)
     await world.net.at["c"].consume("others", SHOP)
     await sleep(SETTLE)

@@ -7,7 +7,7 @@ from asyncio import sleep
 import pytest
 
 from onward.actors.dispatch import DISPATCH, Accept, Received, _fast_transits
-from onward.actors.dispatch._bundled_parts import id_of
+from onward.actors.dispatch._bundle_parts import id_of
 from onward.protocol import NAME, Address, Context, Message
 from onward.protocol.dispatch import (
     MAX_TRANSIT,

@@ -10,7 +10,7 @@ import pytest
 
 from onward.actors import MailboxOptions, Worker
 from onward.actors.dispatch import DISPATCH, Accept, Dispatcher, Received
-from onward.actors.dispatch._bundles import Bundles
+from onward.actors.dispatch._bundle_sender import BundleSender
 from onward.protocol import (
     DELIVERY,
     NAME,
@@ -39,7 +39,7 @@ from tests.actors.dispatch.senders import BACK, ORDERS, SHOP, Answer, NetSender 
 from tests.support.workers import Recorder, start_worker
 
 
-def offer_nothing(bundles: Bundles, link: Address) -> None:
+def offer_nothing(bundles: BundleSender, link: Address) -> None:
     """Be a node as it was before there were bundles."""
 
 
@@ -49,7 +49,7 @@ async def world(
 ) -> World:
     """Yield the dispatchers, of which each takes bundles, or none as before there were any."""
     if not request.param:
-        monkeypatch.setattr(Bundles, "offer", offer_nothing)
+        monkeypatch.setattr(BundleSender, "offer", offer_nothing)
     net = Net(network, error_replies=True)
     await linear(net)
     return World(net, await start_worker(net.nodes["a"], Recorder(), address=BACK))

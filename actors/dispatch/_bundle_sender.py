@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ._core import DispatchCore
     from ._name_state import NameState
 
-__all__ = ["Bundle", "Bundles"]
+__all__ = ["Bundle", "BundleSender"]
 
 MAX_SENT: Final = 1024
 """Most bundles of which the tokens are remembered, for word that one was lost; the oldest is
@@ -103,7 +103,7 @@ class Bundle:
 
     def __init__(
         self,
-        bundles: Bundles,
+        bundles: BundleSender,
         link: Address,
         value: bytes,
         back: Route = (),
@@ -159,7 +159,7 @@ class Bundle:
         return taken
 
 
-class Bundles(Target):
+class BundleSender(Target):
     """The bundles that wait to be sent, which have a turn of their own.
 
     Args:
@@ -200,7 +200,7 @@ class Bundles(Target):
             core.counts["frames that a link did not take"] += 1
 
     def offered(self, link: Address, value: bytes) -> None:
-        """Receive that word of a neighbour.
+        """Remember that a neighbour takes bundles.
 
         Raises:
             BadTransit: It cannot be read.

@@ -30,7 +30,7 @@ from ...protocol.dispatch import (
     read_tokens,
     return_address,
 )
-from ._bundled_parts import Part
+from ._bundle_parts import Part
 
 if TYPE_CHECKING:
     from ._consumer_record import ConsumerRecord
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from ._fast_path import FastPaths
     from ._fast_transits import FastTransits, Way
 
-__all__ = ["BUNDLED", "Bundled"]
+__all__ = ["BUNDLE_KINDS", "BundleReceiver"]
 
 MAX_PARTS: Final = 256
 """Messages and acceptances of bundles after which other workers have their turns, and the loop does
 other things. They are fewer than a mailbox takes by default: a turn of many bundles would fill that
 of a consumer that keeps up."""
 
-BUNDLED: Final = frozenset({b"m", b"p", b"a", b"n"})
+BUNDLE_KINDS: Final = frozenset({b"m", b"p", b"a", b"n"})
 """The first bytes of the addresses of bundles."""
 
 _SETTLED, _ANSWERS, _TOKENS = b"p", b"a", b"n"
@@ -57,7 +57,7 @@ _ACCEPTED: Final = encode_disposition(Disposition(ACCEPTED))
 _new: Final = tuple.__new__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
-class Bundled:
+class BundleReceiver:
     """The receiver of bundles.
 
     Args:
@@ -88,7 +88,7 @@ class Bundled:
         """Receive a bundle from a link; return whether it was taken.
 
         Args:
-            value: The value of its address, which begins with one of `BUNDLED`.
+            value: The value of its address, which begins with one of `BUNDLE_KINDS`.
             message: The message, with that address in second place.
         """
         onward, _, _, source, _ = message
