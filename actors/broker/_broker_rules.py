@@ -181,14 +181,16 @@ class BrokerRules(Worker):
     def _check_some(self) -> None:
         """Check a slice of registrations by the rules of now."""
         index, own = self.index, self.broker_id.bytes
-        for _ in range(min(CHECKED, len(self._to_check))):
-            route_id = self._to_check.popleft()
-            # A session may have been suspended, or resumed, since.
-            entry = index.table.entry_of(route_id, own) or index.suspended.get(route_id)
-            if entry is not None and self.authorization is not None:
-                self._check_registration(entry, self.authorization)
-        if self._to_check:
-            self.after(0.0, self._check_some)
+        try:
+            for _ in range(min(CHECKED, len(self._to_check))):
+                route_id = self._to_check.popleft()
+                # A session may have been suspended, or resumed, since.
+                entry = index.table.entry_of(route_id, own) or index.suspended.get(route_id)
+                if entry is not None and self.authorization is not None:
+                    self._check_registration(entry, self.authorization)
+        finally:
+            if self._to_check:
+                self.after(0.0, self._check_some)
 
     def renew(self, route_id: UUID, principal: Principal) -> None:
         """Replace the principal of a connection that is a destination.

@@ -109,3 +109,25 @@ async def test_rules_that_come_while_registrations_are_checked_hold_for_the_rest
     await asyncio.sleep(1)
     assert ruled.left == {1, 3, 5}
     assert not ruled.broker._to_check
+
+
+@interpreted
+async def test_a_connection_that_cannot_be_closed_does_not_keep_others_from_being_checked(
+    ruled: Ruled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_broker_rules, "CHECKED", 3)
+    closed = ruled.evicted.append
+
+    def evict(number: int, reason: str) -> None:
+        del reason
+        if number == 2:
+            raise RuntimeError("cannot be closed")
+        closed(number)
+
+    monkeypatch.setattr(ruled, "_evict", evict)
+    await ruled.connect(9)
+    with pytest.raises(RuntimeError, match="cannot be closed"):
+        ruled.authorization.replace(read_rules(LESS))
+    await asyncio.sleep(1)
+    assert ruled.evicted == [0, 4, 6, 8]
+    assert ruled.left == {1, 3, 5, 7}
