@@ -35,7 +35,7 @@ from ...protocol.dispatch import (
     return_address,
     takes_bundles,
 )
-from ..runtime._mailbox import Target
+from ..runtime._mailbox import CalledTarget
 
 if TYPE_CHECKING:
     from ._core import DispatchCore
@@ -159,7 +159,7 @@ class Bundle:
         return taken
 
 
-class BundleSender(Target):
+class BundleSender:
     """The bundles that wait to be sent, which have a turn of their own.
 
     Args:
@@ -169,12 +169,20 @@ class BundleSender(Target):
         own: The address of dispatchers.
     """
 
-    __slots__ = ("_answers", "_core", "_last", "_numbers", "_sent", "_takers", "_waiting", "own")
+    __slots__ = (
+        "_answers",
+        "_core",
+        "_last",
+        "_numbers",
+        "_sent",
+        "_takers",
+        "_target",
+        "_waiting",
+        "own",
+    )
 
     def __init__(self, core: DispatchCore) -> None:
-        self.queue = None
-        self.limit = self.heavy = 0
-        self.scheduled = False
+        self._target: Final = CalledTarget(self.turn, self.recover, self.give_up)
         self.own: Final = core.address
         self._core: Final = core
         self._takers: Final[set[Address]] = set()
@@ -283,13 +291,16 @@ class BundleSender(Target):
             self._last[way] = bundle
         bundle.waits = True
         self._waiting.append(bundle)
-        if not self.scheduled:
-            self.scheduled = True
-            self._core.node.parts.run_queue.schedule(self)
+        if not self._target.scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        self._target.scheduled = True
+        self._core.node.parts.run_queue.schedule(self._target)
 
     def turn(self) -> int:
         """Send what waits; return the cost of the turn in messages."""
-        self.scheduled = False
+        self._target.scheduled = False
         sent = len(self._waiting)
         self.flush()
         return 1 + sent
@@ -297,9 +308,8 @@ class BundleSender(Target):
     def recover(self, error: BaseException) -> None:
         """Go on with the other bundles after an error in a turn."""
         self._core.node.parts.run_queue.fault("sending a bundle", error)
-        if self._waiting and not self.scheduled:
-            self.scheduled = True
-            self._core.node.parts.run_queue.schedule(self)
+        if self._waiting and not self._target.scheduled:
+            self._schedule()
 
     def give_up(self) -> None:
         """Make dead letters of what waits, as the event loop was closed."""

@@ -17,6 +17,7 @@ run queue twice, and a turn with an empty queue does nothing.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
@@ -45,7 +46,16 @@ if TYPE_CHECKING:
     from ._room import Line
     from ._run_queue import RunQueue
 
-__all__ = ["HEAVY", "HEAVY_FOR_SLOW", "Heavy", "Mailbox", "Target", "Turn", "is_envelope"]
+__all__ = [
+    "HEAVY",
+    "HEAVY_FOR_SLOW",
+    "CalledTarget",
+    "Heavy",
+    "Mailbox",
+    "Target",
+    "Turn",
+    "is_envelope",
+]
 
 HEAVY: Final = 16 * 1024
 """Bytes of a payload above which it counts in the bytes that wait. Smaller payloads are bounded by
@@ -93,6 +103,43 @@ class Target:
     def give_up(self) -> None:
         """Dead-letter the waiting messages after the event loop was closed."""
         raise AssertionError("unexpected end")
+
+
+class CalledTarget(Target):
+    """A target of the run queue that calls functions, for classes that are not compiled.
+
+    Args:
+        turn: Does what waits; returns the cost of it in messages.
+        recover: Recovers from an exception that ended a turn.
+        give_up: Dead-letters what waits after the event loop was closed.
+    """
+
+    __slots__ = ("_give_up", "_recover", "_turn")
+
+    def __init__(
+        self,
+        turn: Callable[[], int],
+        recover: Callable[[BaseException], None],
+        give_up: Callable[[], None],
+    ) -> None:
+        self.queue = None
+        self.limit = self.heavy = 0
+        self.scheduled = False
+        self._turn: Final = turn
+        self._recover: Final = recover
+        self._give_up: Final = give_up
+
+    def turn(self) -> int:
+        """Call the function of a turn."""
+        return self._turn()
+
+    def recover(self, error: BaseException) -> None:
+        """Call the function of an exception."""
+        self._recover(error)
+
+    def give_up(self) -> None:
+        """Call the function of the closed event loop."""
+        self._give_up()
 
 
 class Turn:
