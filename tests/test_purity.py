@@ -21,6 +21,15 @@ PURE = frozenset(
         "cbor2",
         "collections",
         "collections.abc",
+        "cryptography.exceptions",
+        "cryptography.hazmat.primitives",
+        "cryptography.hazmat.primitives.asymmetric.ed25519",
+        "cryptography.hazmat.primitives.asymmetric.x25519",
+        "cryptography.hazmat.primitives.ciphers",
+        "cryptography.hazmat.primitives.ciphers.aead",
+        "cryptography.hazmat.primitives.ciphers.algorithms",
+        "cryptography.hazmat.primitives.hpke",
+        "cryptography.hazmat.primitives.kdf.hkdf",
         "dataclasses",
         "datetime",
         "enum",
@@ -46,12 +55,17 @@ PURE = frozenset(
         "zlib",
     }
 )
-"""Modules of values and algorithms. `io` is here for `BytesIO`, `uuid` for the type `UUID`."""
+"""Modules of values and algorithms. `io` is here for `BytesIO`, `uuid` for the type `UUID`. Of
+`cryptography`, primitives alone; keys are made of bytes that are arguments. HPKE draws its own
+ephemeral key, as its interface takes none."""
 
 IMPURE_NAMES = {
     "datetime": frozenset({"now", "today", "utcnow"}),
     "io": frozenset({"open", "open_code", "FileIO"}),
     "uuid": frozenset({"uuid1", "uuid4", "getnode"}),
+    "Ed25519PrivateKey": frozenset({"generate"}),
+    "X25519PrivateKey": frozenset({"generate"}),
+    "ChaCha20Poly1305": frozenset({"generate_key"}),
     "builtins": frozenset({"open", "input", "print", "exec", "eval", "breakpoint", "__import__"}),
 }
 """What those modules, and the language itself, have that is not pure."""
@@ -101,6 +115,7 @@ def test_a_module_of_protocol_is_pure(file: Path) -> None:
         ("from uuid import UUID, uuid4", ["uuid.uuid4"]),
         ("import uuid\nuuid.uuid4()", ["uuid.uuid4"]),
         ("open('x')", ["open"]),
+        ("Ed25519PrivateKey.generate()", ["Ed25519PrivateKey.generate"]),
         ("from io import BytesIO\nfrom . import _x\nBytesIO(b'')", []),
     ],
 )

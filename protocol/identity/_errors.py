@@ -1,0 +1,94 @@
+"""Errors about identities and their records; they join the tree of `onward.protocol`.
+
+```
+OnwardError
+└── ProtocolError
+    └── IdentityError           an input that has to do with identities cannot be used
+        ├── BadIdentity         a text or bytes that are no identity or destination
+        ├── BadKey              bytes that are no key
+        └── BadRecord           bytes that are no record
+            └── RecordTooBig    more bytes than a record may have
+```
+
+A wrong signature is no error of this tree: to verify is to ask, and the answer is yes or no.
+"""
+
+from __future__ import annotations
+
+from .._errors import ProtocolError
+from .._words import counted
+
+__all__ = ["BadIdentity", "BadKey", "BadRecord", "IdentityError", "RecordTooBig"]
+
+_MAX_SHOWN = 80
+"""Most characters of an input in an error."""
+
+
+def _shown(value: object) -> str:
+    written = repr(value)
+    return written if len(written) <= _MAX_SHOWN else f"{written[:_MAX_SHOWN]}…"
+
+
+class IdentityError(ProtocolError):
+    """An input that has to do with identities cannot be used."""
+
+
+class BadIdentity(IdentityError):
+    """A text or bytes are no identity or destination.
+
+    Attributes:
+        value: The input.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, value: str | bytes, reason: str) -> None:
+        super().__init__(value, reason)
+        self.value = value
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{_shown(self.value)} is no identity: {self.reason}"
+
+
+class BadKey(IdentityError):
+    """Bytes are no key. The bytes are not in the error, as they may be secret.
+
+    Attributes:
+        reason: What is wrong with them.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no key: {self.reason}"
+
+
+class BadRecord(IdentityError):
+    """Bytes are no record.
+
+    Attributes:
+        reason: What is wrong with them.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"bad record: {self.reason}"
+
+
+class RecordTooBig(BadRecord):
+    """A record has more bytes than it may have.
+
+    Attributes:
+        size: Its bytes.
+        limit: The most bytes it may have.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"{counted(size, 'byte')}, over the limit of {limit}")
+        self.size = size
+        self.limit = limit

@@ -1,0 +1,129 @@
+"""The envelope of what is signed: COSE_Sign1 (RFC 9052 section 4.2) in one spelling.
+
+```
+18([h'a10127', {}, payload, signature])    a10127 is {1: -8}, the algorithm EdDSA
+```
+
+The signature is over the bytes that are received, so nothing is encoded again to verify it. What it
+is of stands in the external data: the kind of the payload, and for a link its session. So a
+signature of one kind is none of another, and one of another session is none of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cbor2 import dumps
+
+from ._errors import BadRecord, RecordTooBig
+from ._identities import Identity
+from ._keys import SIGNATURE_SIZE, SigningKey, Verifiers
+from ._record_reader import MAX_RECORD, RecordReader
+
+__all__ = ["SIGNED_OVERHEAD", "Signed", "SignedKind", "is_signed_by", "parse_signed", "sign"]
+
+SIGNED_OVERHEAD: Final = 79
+"""Most bytes that an envelope adds to its payload, with the length of a payload of 1 MiB."""
+
+_DOMAIN: Final = "onward/identity/1/"
+_PROTECTED: Final = bytes.fromhex("a10127")
+_HEAD: Final = bytes.fromhex("d28443") + _PROTECTED + bytes.fromhex("a0")
+"""Tag 18, an array of four, the protected header, and the unprotected one, which is empty."""
+_TAIL: Final = b"\x58\x40"
+"""The head of a byte string of 64 bytes."""
+
+
+class SignedKind(StrEnum):
+    """The kind of a signed payload; the text is part of what is signed."""
+
+    ENGINE = "engine"
+    P2P = "p2p"
+    RELAY = "relay"
+    NODE_ADVERT = "node-advert"
+    ENGINE_ADVERT = "engine-advert"
+    TOPIC_ADVERT = "topic-advert"
+    DOMAIN_ADVERT = "domain-advert"
+    EVENT = "event"
+    LINK = "link"
+    RESERVATION = "reservation"
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A payload with a signature, which is not verified yet.
+
+    Attributes:
+        payload: The record.
+        signature: 64 bytes.
+    """
+
+    payload: bytes
+    signature: bytes
+
+
+def sign(kind: SignedKind, payload: bytes, key: SigningKey, context: bytes = b"") -> bytes:
+    """Return the envelope of a payload.
+
+    Args:
+        kind: What the payload is.
+        payload: The record.
+        key: The key of the identity that says so.
+        context: What else the signature holds for, such as the session of a link.
+    """
+    signature = key.sign(_to_be_signed(kind, payload, context))
+    return b"".join((_HEAD, _binary_head(len(payload)), payload, _TAIL, signature))
+
+
+def parse_signed(envelope: bytes, limit: int = MAX_RECORD) -> Signed:
+    """Read an envelope; nothing is verified.
+
+    Raises:
+        RecordTooBig: It has more than `limit` bytes.
+        BadRecord: It is no COSE_Sign1 of EdDSA in its one spelling.
+    """
+    if len(envelope) > limit:
+        raise RecordTooBig(len(envelope), limit)
+    if not envelope.startswith(_HEAD):
+        raise BadRecord("it is no COSE_Sign1 of EdDSA without other headers")
+    reader = RecordReader(envelope[len(_HEAD) :])
+    payload = reader.binary("the payload")
+    signature = reader.binary("the signature", SIGNATURE_SIZE, SIGNATURE_SIZE)
+    reader.end()
+    return Signed(payload, signature)
+
+
+def is_signed_by(
+    identity: Identity,
+    kind: SignedKind,
+    signed: Signed,
+    verifiers: Verifiers,
+    context: bytes = b"",
+) -> bool:
+    """Whether an envelope is signed by the key of an identity, as this kind and in this context."""
+    to_be_signed = _to_be_signed(kind, signed.payload, context)
+    return verifiers.is_signed_by(identity, signed.signature, to_be_signed)
+
+
+def _to_be_signed(kind: SignedKind, payload: bytes, context: bytes) -> bytes:
+    # RFC 9052, section 4.4: "Create a Sig_structure and populate it with the appropriate fields."
+    external = f"{_DOMAIN}{kind}".encode()
+    if context:
+        external += b"\x00" + context
+    return b"".join(
+        (
+            b"\x84\x6aSignature1\x43",
+            _PROTECTED,
+            _binary_head(len(external)),
+            external,
+            _binary_head(len(payload)),
+            payload,
+        )
+    )
+
+
+def _binary_head(size: int) -> bytes:
+    """Return the head of a byte string."""
+    head: bytes = dumps(size)
+    return bytes((head[0] | 0x40,)) + head[1:]
