@@ -39,7 +39,6 @@ class SignedKind(StrEnum):
     """The kind of a signed payload; the text is part of what is signed."""
 
     ENGINE = "engine"
-    P2P = "p2p"
     RELAY = "relay"
     NODE_ADVERT = "node-advert"
     ENGINE_ADVERT = "engine-advert"
