@@ -1,0 +1,359 @@
+"""Adverts: signed records that say where a node, an engine or a domain is.
+
+An envelope does not say what it is of, as its kind is in the external data of the signature. So an
+advert travels as an `AdvertEnvelope`, which has the number of the kind beside the envelope. A wrong
+number makes the signature a wrong one.
+
+The identity that an advert is about signs it. For an engine without a key of its own its node does,
+and the advert has the name that the identity is the digest of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, assert_never
+
+from cbor2 import dumps
+
+from ._errors import BadRecord
+from ._identities import MAX_ENGINE_NAME, Identity, derived_engine, is_derived
+from ._keys import SigningKey, Verifiers
+from ._record_reader import RecordReader
+from ._signed import SIGNED_OVERHEAD, SignedKind, is_signed_by, parse_signed, sign
+
+__all__ = [
+    "KX_SIZE",
+    "MAX_ADVERT",
+    "MAX_ADVERT_ADDRESSES",
+    "MAX_ADVERT_ENVELOPE",
+    "MAX_ADVERT_VERSION",
+    "MAX_DOMAIN_NODES",
+    "MAX_ROUTE_TEXT",
+    "MAX_WEIGHT",
+    "Advert",
+    "AdvertAddress",
+    "AdvertEnvelope",
+    "AdvertKind",
+    "DomainAdvert",
+    "EngineAdvert",
+    "NodeAdvert",
+    "open_advert",
+    "parse_advert",
+    "parse_advert_envelope",
+    "parse_domain_advert",
+    "parse_engine_advert",
+    "parse_node_advert",
+    "serialize_advert",
+    "serialize_advert_envelope",
+    "serialize_domain_advert",
+    "serialize_engine_advert",
+    "serialize_node_advert",
+    "sign_advert",
+    "signer_of",
+]
+
+MAX_ADVERT: Final = 8 * 1024
+"""Most bytes of an advert without its envelope."""
+MAX_ADVERT_ENVELOPE: Final = MAX_ADVERT + SIGNED_OVERHEAD
+"""Most bytes of an advert in its envelope."""
+MAX_ADVERT_ADDRESSES: Final = 16
+"""Most addresses in the advert of a node."""
+MAX_ROUTE_TEXT: Final = 255
+"""Most bytes of the text of a route in an advert."""
+MAX_WEIGHT: Final = 255
+"""Greatest weight of an address."""
+MAX_DOMAIN_NODES: Final = 64
+"""Most nodes in the advert of a domain."""
+MAX_ADVERT_VERSION: Final = 2**32 - 1
+"""Greatest version of an advert."""
+KX_SIZE: Final = 32
+"""Bytes of an X25519 public key."""
+
+_ENVELOPE_FRAME: Final = 5
+"""Most bytes around an envelope: the head of an array, a kind, a length of two bytes."""
+
+
+class AdvertKind(IntEnum):
+    """The kind of an advert; the number is that of the kind of destination."""
+
+    ENGINE = 0
+    NODE = 1
+    DOMAIN = 4
+
+
+class AdvertAddress(NamedTuple):
+    """An address in the advert of a node.
+
+    Attributes:
+        route: The text of a route that leads to the node.
+        weight: From 0 to 255; the address with the greatest is tried first.
+    """
+
+    route: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdvert:
+    """The advert of a node: how it is reached, and the key to seal for it.
+
+    Attributes:
+        identity: The node; it signs.
+        addresses: Its addresses; none for a node that cannot be dialled.
+        kx: The X25519 public key that is sealed for, which may change with the version.
+        version: The newest version counts.
+        created: When it was made, in Unix milliseconds.
+    """
+
+    identity: Identity
+    addresses: tuple[AdvertAddress, ...]
+    kx: bytes
+    version: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAdvert:
+    """The advert of an engine: the node that it is at.
+
+    Attributes:
+        identity: The engine; it signs, or its node if the identity is derived.
+        node: The node.
+        name: The value of the address of its worker there; `None` if it is not said, which only an
+            engine with a key of its own may do.
+        version: The newest version counts.
+        created: When it was made, in Unix milliseconds.
+    """
+
+    identity: Identity
+    node: Identity
+    name: bytes | None
+    version: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
+class DomainAdvert:
+    """The advert of a domain: its nodes that are there for the others.
+
+    Attributes:
+        identity: The domain; it signs.
+        nodes: The nodes; none for a domain that is closed.
+        version: The newest version counts.
+        created: When it was made, in Unix milliseconds.
+    """
+
+    identity: Identity
+    nodes: tuple[Identity, ...]
+    version: int
+    created: int
+
+
+Advert = NodeAdvert | EngineAdvert | DomainAdvert
+"""An advert of any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertEnvelope:
+    """An advert in its envelope, with its kind, as it travels. Nothing is verified yet.
+
+    Attributes:
+        kind: What it is said to be.
+        envelope: The signed advert.
+    """
+
+    kind: AdvertKind
+    envelope: bytes
+
+
+def parse_node_advert(data: bytes) -> NodeAdvert:
+    """Read the advert of a node.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    reader = RecordReader(data, MAX_ADVERT)
+    reader.enter("the advert", 5)
+    identity = _key(reader, "the node")
+    count = reader.enter("the list of addresses", 0, MAX_ADVERT_ADDRESSES)
+    addresses = tuple(_address(reader) for _ in range(count))
+    reader.leave()
+    kx = reader.binary("the key for sealing", KX_SIZE, KX_SIZE)
+    version, created = _age(reader)
+    return NodeAdvert(identity, addresses, kx, version, created)
+
+
+def serialize_node_advert(advert: NodeAdvert) -> bytes:
+    """Return the bytes of the advert of a node."""
+    addresses = tuple(tuple(each) for each in advert.addresses)
+    return dumps((advert.identity, addresses, advert.kx, advert.version, advert.created))
+
+
+def parse_engine_advert(data: bytes) -> EngineAdvert:
+    """Read the advert of an engine.
+
+    Raises:
+        BadRecord: It is none, or the identity is derived, and not of this node and this name.
+    """
+    reader = RecordReader(data, MAX_ADVERT)
+    reader.enter("the advert", 5)
+    identity = reader.identity("the engine")
+    node = _key(reader, "the node")
+    name = None if reader.is_null("the name") else reader.binary("the name", MAX_ENGINE_NAME, 1)
+    version, created = _age(reader)
+    if is_derived(identity) and (name is None or derived_engine(node, name) != identity):
+        raise BadRecord("the engine is not the one of this name at this node")
+    return EngineAdvert(identity, node, name, version, created)
+
+
+def serialize_engine_advert(advert: EngineAdvert) -> bytes:
+    """Return the bytes of the advert of an engine."""
+    return dumps((advert.identity, advert.node, advert.name, advert.version, advert.created))
+
+
+def parse_domain_advert(data: bytes) -> DomainAdvert:
+    """Read the advert of a domain.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    reader = RecordReader(data, MAX_ADVERT)
+    reader.enter("the advert", 4)
+    identity = _key(reader, "the domain")
+    count = reader.enter("the list of nodes", 0, MAX_DOMAIN_NODES)
+    nodes = tuple(_key(reader, "a node") for _ in range(count))
+    reader.leave()
+    version, created = _age(reader)
+    return DomainAdvert(identity, nodes, version, created)
+
+
+def serialize_domain_advert(advert: DomainAdvert) -> bytes:
+    """Return the bytes of the advert of a domain."""
+    return dumps((advert.identity, advert.nodes, advert.version, advert.created))
+
+
+def parse_advert(kind: AdvertKind, data: bytes) -> Advert:
+    """Read an advert of a kind.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    return _PARSERS[kind](data)
+
+
+def serialize_advert(advert: Advert) -> bytes:
+    """Return the bytes of an advert."""
+    match advert:
+        case NodeAdvert():
+            return serialize_node_advert(advert)
+        case EngineAdvert():
+            return serialize_engine_advert(advert)
+        case DomainAdvert():
+            return serialize_domain_advert(advert)
+        case _:  # pragma: no cover
+            assert_never(advert)
+
+
+def parse_advert_envelope(data: bytes) -> AdvertEnvelope:
+    """Read an advert in its envelope; nothing is verified.
+
+    Raises:
+        BadRecord: It is none, or of no kind that there is.
+    """
+    reader = RecordReader(data, MAX_ADVERT_ENVELOPE + _ENVELOPE_FRAME)
+    reader.enter("the record", 2)
+    number = reader.number("the kind of the advert")
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise BadRecord(f"there is no kind {number} of adverts")
+    envelope = reader.binary("the envelope")
+    reader.leave()
+    reader.end()
+    return AdvertEnvelope(kind, envelope)
+
+
+def serialize_advert_envelope(envelope: AdvertEnvelope) -> bytes:
+    """Return the bytes of an advert in its envelope."""
+    return dumps((int(envelope.kind), envelope.envelope))
+
+
+def signer_of(advert: Advert) -> Identity:
+    """Return the identity that has to sign an advert."""
+    if isinstance(advert, EngineAdvert) and is_derived(advert.identity):
+        return advert.node
+    return advert.identity
+
+
+def sign_advert(advert: Advert, key: SigningKey) -> AdvertEnvelope:
+    """Sign an advert.
+
+    It is read once as its receivers will read it, so that none is signed that they refuse.
+
+    Raises:
+        BadRecord: It is over a limit, or the key is not that of `signer_of(advert)`.
+    """
+    kind = _KIND_OF[type(advert)]
+    payload = serialize_advert(advert)
+    if signer_of(parse_advert(kind, payload)) != key.identity:
+        raise BadRecord("an advert is signed by the identity that it is about, or by its node")
+    return AdvertEnvelope(kind, sign(_SIGNED_KINDS[kind], payload, key))
+
+
+def open_advert(envelope: AdvertEnvelope, verifiers: Verifiers) -> Advert | None:
+    """Read an advert and verify it.
+
+    Returns:
+        The advert; `None` if it is not signed by `signer_of` it, as this kind.
+
+    Raises:
+        BadRecord: It is no advert of this kind.
+    """
+    signed = parse_signed(envelope.envelope, MAX_ADVERT_ENVELOPE)
+    advert = parse_advert(envelope.kind, signed.payload)
+    kind = _SIGNED_KINDS[envelope.kind]
+    return advert if is_signed_by(signer_of(advert), kind, signed, verifiers) else None
+
+
+def _key(reader: RecordReader, what: str) -> Identity:
+    """Read an identity that is a key."""
+    identity = reader.identity(what)
+    if is_derived(identity):
+        raise BadRecord(f"{what} is derived, and has no key")
+    return identity
+
+
+def _address(reader: RecordReader) -> AdvertAddress:
+    reader.enter("an address", 2)
+    route = reader.text("the route", MAX_ROUTE_TEXT, 1)
+    weight = reader.number("the weight", MAX_WEIGHT)
+    reader.leave()
+    return AdvertAddress(route, weight)
+
+
+def _age(reader: RecordReader) -> tuple[int, int]:
+    """Read the version and the time, with which each advert ends."""
+    version = reader.number("the version", MAX_ADVERT_VERSION)
+    created = reader.number("the time")
+    reader.leave()
+    reader.end()
+    return version, created
+
+
+_PARSERS: Final[dict[AdvertKind, Callable[[bytes], Advert]]] = {
+    AdvertKind.ENGINE: parse_engine_advert,
+    AdvertKind.NODE: parse_node_advert,
+    AdvertKind.DOMAIN: parse_domain_advert,
+}
+_SIGNED_KINDS: Final = {
+    AdvertKind.ENGINE: SignedKind.ENGINE_ADVERT,
+    AdvertKind.NODE: SignedKind.NODE_ADVERT,
+    AdvertKind.DOMAIN: SignedKind.DOMAIN_ADVERT,
+}
+_KIND_OF: Final[dict[type[Advert], AdvertKind]] = {
+    EngineAdvert: AdvertKind.ENGINE,
+    NodeAdvert: AdvertKind.NODE,
+    DomainAdvert: AdvertKind.DOMAIN,
+}
+_KINDS: Final = {int(each): each for each in AdvertKind}
