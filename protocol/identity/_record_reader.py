@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from ._errors import BadRecord, RecordTooBig
-from ._identities import IDENTITY_SIZE, Identity, parse_identity_bytes
+from ._identities import IDENTITY_SIZE, Identity, is_derived, parse_identity_bytes
 
 __all__ = ["MAX_DEPTH", "MAX_NUMBER", "MAX_RECORD", "RecordReader"]
 
@@ -135,6 +135,17 @@ class RecordReader:
             return parse_identity_bytes(found)
         except ValueError:
             raise BadRecord(f"{what} is of no kind of identity") from None
+
+    def keyed(self, what: str) -> Identity:
+        """Read an identity that has a key: of a node, a topic, a domain, or such an engine.
+
+        Raises:
+            BadRecord: It is something else, or derived.
+        """
+        found = self.identity(what)
+        if is_derived(found):
+            raise BadRecord(f"{what} has no key")
+        return found
 
     def boolean(self, what: str) -> bool:
         """Read true or false.

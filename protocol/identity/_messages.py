@@ -1,0 +1,312 @@
+"""The messages of engines and for relays; those between two nodes, which carry them, are apart.
+
+```
+engine = [src, [kind, identity], id, reply_to or null, expiry or null, rprefs or null,
+          tprefs or null, protocol, body, origin or null]
+origin = [node, name]                                   of an engine without a key
+relay  = [src, dst, tprefs or null, expiry, sealed]
+```
+
+The message of an engine is signed by it, or by the node that it is of, and keeps this signature to
+its end. The one for a relay is signed by the key in it, which may be of this message alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cbor2 import dumps
+
+from ._checks import check_key, check_number, check_size
+from ._errors import BadIdentity, BadKey, BadRecord
+from ._identities import (
+    MAX_ENGINE_NAME,
+    Destination,
+    DestinationKind,
+    Identity,
+    derived_engine,
+    is_derived,
+)
+from ._keys import SigningKey, Verifiers
+from ._preferences import (
+    Protocol,
+    RoutingPrefs,
+    TransportPrefs,
+    protocol_items,
+    read_protocol,
+    read_routing_prefs,
+    read_transport_prefs,
+    routing_items,
+    transport_items,
+)
+from ._record_reader import MAX_RECORD, RecordReader
+from ._signed import SignedKind, is_signed_by, parse_signed, sign
+
+__all__ = [
+    "MAX_BODY",
+    "MAX_SEALED",
+    "EngineMessage",
+    "EngineOrigin",
+    "RelayMessage",
+    "open_engine_message",
+    "open_relay_message",
+    "parse_engine_message",
+    "parse_relay_message",
+    "serialize_engine_message",
+    "serialize_relay_message",
+    "sign_engine_message",
+    "sign_relay_message",
+]
+
+MAX_BODY: Final = MAX_RECORD - 4096
+"""Most bytes of the body of an engine: with all that is around it, it fits a record."""
+MAX_SEALED: Final = 72 * 1024
+"""Most sealed bytes: 64 KiB, and what eight layers add."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOrigin:
+    """The node and the name that an engine without a key is derived of.
+
+    Attributes:
+        node: The node, which signs for it.
+        name: Its name there, 1 to `MAX_ENGINE_NAME` bytes.
+    """
+
+    node: Identity
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMessage:
+    """A message of an engine to a destination.
+
+    Attributes:
+        src: The engine.
+        dst: The destination.
+        id: A number that no other message of `src` to `dst` has.
+        protocol: What `body` is written in.
+        body: At most `MAX_BODY` bytes.
+        reply_to: The `id` of the message that it answers, if any.
+        expiry: When it is of no use any more, in Unix milliseconds; `None` for never.
+        rprefs: What it asks of its routing, if anything.
+        tprefs: What it asks of its carriage, if anything.
+        origin: What `src` is derived of; `None` if it has a key.
+
+    Raises:
+        BadRecord: A value is over its limit, or `origin` does not fit `src`.
+    """
+
+    src: Identity
+    dst: Destination
+    id: int
+    protocol: Protocol
+    body: bytes
+    reply_to: int | None = None
+    expiry: int | None = None
+    rprefs: RoutingPrefs | None = None
+    tprefs: TransportPrefs | None = None
+    origin: EngineOrigin | None = None
+
+    def __post_init__(self) -> None:
+        if self.dst.kind is not DestinationKind.ENGINE:
+            check_key("the destination", self.dst.identity)
+        check_number("the id", self.id)
+        if self.reply_to is not None:
+            check_number("the id that is answered", self.reply_to)
+        if self.expiry is not None:
+            check_number("the expiry", self.expiry)
+        check_size("the body", self.body, MAX_BODY)
+        _check_origin(self.src, self.origin)
+
+    @property
+    def signer(self) -> Identity:
+        """The identity that signs it: its engine, or the node that this is derived of."""
+        return self.src if self.origin is None else self.origin.node
+
+
+@dataclass(frozen=True, slots=True)
+class RelayMessage:
+    """A sealed message for a relay.
+
+    Attributes:
+        src: The node that sends it, or a key of this message alone.
+        dst: The relay that can open it.
+        expiry: When it is of no use any more, in Unix milliseconds.
+        sealed: 1 to `MAX_SEALED` bytes.
+        tprefs: What it asks of its carriage, if anything.
+
+    Raises:
+        BadRecord: A value is over its limit, or an identity has no key.
+    """
+
+    src: Identity
+    dst: Identity
+    expiry: int
+    sealed: bytes
+    tprefs: TransportPrefs | None = None
+
+    def __post_init__(self) -> None:
+        check_key("the source", self.src)
+        check_key("the relay", self.dst)
+        check_number("the expiry", self.expiry)
+        check_size("what is sealed", self.sealed, MAX_SEALED, 1)
+
+
+def parse_engine_message(data: bytes) -> EngineMessage:
+    """Read the message of an engine.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    reader = RecordReader(data)
+    reader.enter("the message", 10)
+    src = reader.identity("the source")
+    dst = _read_destination(reader)
+    number = reader.number("the id")
+    reply_to = _number_or_null(reader, "the id that is answered")
+    expiry = _number_or_null(reader, "the expiry")
+    rprefs = read_routing_prefs(reader)
+    tprefs = read_transport_prefs(reader)
+    protocol = read_protocol(reader)
+    body = reader.binary("the body", MAX_BODY)
+    origin = _read_origin(reader)
+    reader.leave()
+    reader.end()
+    return EngineMessage(src, dst, number, protocol, body, reply_to, expiry, rprefs, tprefs, origin)
+
+
+def serialize_engine_message(message: EngineMessage) -> bytes:
+    """Return the bytes of the message of an engine."""
+    origin = message.origin
+    record: bytes = dumps(
+        (
+            message.src,
+            (message.dst.kind, message.dst.identity),
+            message.id,
+            message.reply_to,
+            message.expiry,
+            routing_items(message.rprefs),
+            transport_items(message.tprefs),
+            protocol_items(message.protocol),
+            message.body,
+            None if origin is None else (origin.node, origin.name),
+        )
+    )
+    return record
+
+
+def sign_engine_message(message: EngineMessage, key: SigningKey) -> bytes:
+    """Return the envelope of the message of an engine.
+
+    Raises:
+        BadKey: The key is not of the signer of the message.
+    """
+    if key.identity != message.signer:
+        raise BadKey("it is not of the engine, nor of the node that the engine is derived of")
+    return sign(SignedKind.ENGINE, serialize_engine_message(message), key)
+
+
+def open_engine_message(envelope: bytes, verifiers: Verifiers) -> EngineMessage | None:
+    """Return the message of an engine in an envelope, or `None` if its signature is wrong.
+
+    Raises:
+        BadRecord: It is no envelope, or no such message is in it.
+    """
+    signed = parse_signed(envelope)
+    message = parse_engine_message(signed.payload)
+    right = is_signed_by(message.signer, SignedKind.ENGINE, signed, verifiers)
+    return message if right else None
+
+
+def parse_relay_message(data: bytes) -> RelayMessage:
+    """Read a message for a relay.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    reader = RecordReader(data)
+    reader.enter("the message", 5)
+    src = reader.keyed("the source")
+    dst = reader.keyed("the relay")
+    tprefs = read_transport_prefs(reader)
+    expiry = reader.number("the expiry")
+    sealed = reader.binary("what is sealed", MAX_SEALED, 1)
+    reader.leave()
+    reader.end()
+    return RelayMessage(src, dst, expiry, sealed, tprefs)
+
+
+def serialize_relay_message(message: RelayMessage) -> bytes:
+    """Return the bytes of a message for a relay."""
+    record: bytes = dumps(
+        (
+            message.src,
+            message.dst,
+            transport_items(message.tprefs),
+            message.expiry,
+            message.sealed,
+        )
+    )
+    return record
+
+
+def sign_relay_message(message: RelayMessage, key: SigningKey) -> bytes:
+    """Return the envelope of a message for a relay.
+
+    Raises:
+        BadKey: The key is not of the source.
+    """
+    if key.identity != message.src:
+        raise BadKey("it is not of the source of the message")
+    return sign(SignedKind.RELAY, serialize_relay_message(message), key)
+
+
+def open_relay_message(envelope: bytes, verifiers: Verifiers) -> RelayMessage | None:
+    """Return the message for a relay in an envelope, or `None` if its signature is wrong.
+
+    What is sealed stays so.
+
+    Raises:
+        BadRecord: It is no envelope, or no such message is in it.
+    """
+    signed = parse_signed(envelope)
+    message = parse_relay_message(signed.payload)
+    return message if is_signed_by(message.src, SignedKind.RELAY, signed, verifiers) else None
+
+
+def _read_destination(reader: RecordReader) -> Destination:
+    reader.enter("the destination", 2)
+    kind = DestinationKind(reader.number("the kind of the destination", max(DestinationKind)))
+    identity = reader.identity("the identity of the destination")
+    reader.leave()
+    return Destination(kind, identity)
+
+
+def _read_origin(reader: RecordReader) -> EngineOrigin | None:
+    if reader.is_null("the origin"):
+        return None
+    reader.enter("the origin", 2)
+    node = reader.keyed("the node of the engine")
+    name = reader.binary("the name of the engine", MAX_ENGINE_NAME, 1)
+    reader.leave()
+    return EngineOrigin(node, name)
+
+
+def _number_or_null(reader: RecordReader, what: str) -> int | None:
+    return None if reader.is_null(what) else reader.number(what)
+
+
+def _check_origin(src: Identity, origin: EngineOrigin | None) -> None:
+    if is_derived(src) != (origin is not None):
+        raise BadRecord("an engine has an origin if it has no key, and only then")
+    if origin is None:
+        return
+    check_key("the node of the engine", origin.node)
+    try:
+        derived = derived_engine(origin.node, origin.name)
+    except BadIdentity as error:
+        raise BadRecord(error.reason) from None
+    if derived != src:
+        raise BadRecord("the source is not the engine of its origin")
