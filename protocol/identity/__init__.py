@@ -40,7 +40,7 @@ from ._adverts import (
     sign_advert,
     signer_of,
 )
-from ._errors import BadIdentity, BadKey, BadRecord, IdentityError, RecordTooBig
+from ._errors import BadIdentity, BadKey, BadRecord, IdentityError, MessageTooBig, RecordTooBig
 from ._identities import (
     IDENTITY_SIZE,
     IDENTITY_TEXT_SIZE,
@@ -88,6 +88,7 @@ from ._p2p_message import (
     parse_p2p_message,
     serialize_p2p_message,
 )
+from ._padding import BUCKETS, bucket_of, padded, unpadded
 from ._preferences import (
     MAX_HOPS,
     MAX_PROTOCOL_NAME,
@@ -103,9 +104,25 @@ from ._preferences import (
     TransportPrefs,
 )
 from ._record_reader import MAX_DEPTH, MAX_NUMBER, MAX_RECORD, RecordReader
+from ._sealing import (
+    MAX_SEALING_KEYS,
+    NO_REPLY,
+    OLD_KEY_TIME,
+    REPLY_KEY_SIZE,
+    SEALED_OVERHEAD,
+    SEALING_KEY_SIZE,
+    InnerKind,
+    Opened,
+    SealingKey,
+    SealingKeys,
+    key_id,
+    room_for,
+    seal,
+)
 from ._signed import SIGNED_OVERHEAD, Signed, SignedKind, is_signed_by, parse_signed, sign
 
 __all__ = [
+    "BUCKETS",
     "HANDLE_SIZE",
     "IDENTITY_SIZE",
     "IDENTITY_TEXT_SIZE",
@@ -125,10 +142,16 @@ __all__ = [
     "MAX_RECORD",
     "MAX_ROUTE_TEXT",
     "MAX_SEALED",
+    "MAX_SEALING_KEYS",
     "MAX_VERIFIERS",
     "MAX_WEIGHT",
+    "NO_REPLY",
+    "OLD_KEY_TIME",
+    "REPLY_KEY_SIZE",
     "SCOPE_ANY",
     "SCOPE_LOCAL",
+    "SEALED_OVERHEAD",
+    "SEALING_KEY_SIZE",
     "SEED_SIZE",
     "SIGNATURE_SIZE",
     "SIGNED_OVERHEAD",
@@ -149,7 +172,10 @@ __all__ = [
     "EngineOrigin",
     "Identity",
     "IdentityError",
+    "InnerKind",
+    "MessageTooBig",
     "NodeAdvert",
+    "Opened",
     "Ordering",
     "P2PContent",
     "P2PMessage",
@@ -163,22 +189,27 @@ __all__ = [
     "RoutingPrefs",
     "RoutingScope",
     "ScopeKind",
+    "SealingKey",
+    "SealingKeys",
     "Security",
     "Signed",
     "SignedKind",
     "SigningKey",
     "TransportPrefs",
     "Verifiers",
+    "bucket_of",
     "derived_engine",
     "destination_text",
     "identity_of_key",
     "identity_text",
     "is_derived",
     "is_signed_by",
+    "key_id",
     "open_advert",
     "open_engine_message",
     "open_relay_message",
     "pad_to",
+    "padded",
     "parse_advert",
     "parse_advert_envelope",
     "parse_destination",
@@ -192,6 +223,8 @@ __all__ = [
     "parse_relay_message",
     "parse_signed",
     "public_key_of",
+    "room_for",
+    "seal",
     "serialize_advert",
     "serialize_advert_envelope",
     "serialize_domain_advert",
@@ -206,4 +239,5 @@ __all__ = [
     "sign_engine_message",
     "sign_relay_message",
     "signer_of",
+    "unpadded",
 ]

@@ -6,8 +6,9 @@ OnwardError
     └── IdentityError           an input that has to do with identities cannot be used
         ├── BadIdentity         a text or bytes that are no identity or destination
         ├── BadKey              bytes that are no key
-        └── BadRecord           bytes that are no record
-            └── RecordTooBig    more bytes than a record may have
+        ├── BadRecord           bytes that are no record
+        │   └── RecordTooBig    more bytes than a record may have
+        └── MessageTooBig       more bytes than can be sealed
 ```
 
 A wrong signature is no error of this tree: to verify is to ask, and the answer is yes or no.
@@ -18,7 +19,14 @@ from __future__ import annotations
 from .._errors import ProtocolError
 from .._words import counted
 
-__all__ = ["BadIdentity", "BadKey", "BadRecord", "IdentityError", "RecordTooBig"]
+__all__ = [
+    "BadIdentity",
+    "BadKey",
+    "BadRecord",
+    "IdentityError",
+    "MessageTooBig",
+    "RecordTooBig",
+]
 
 _MAX_SHOWN = 80
 """Most characters of an input in an error."""
@@ -92,3 +100,20 @@ class RecordTooBig(BadRecord):
         super().__init__(f"{counted(size, 'byte')}, over the limit of {limit}")
         self.size = size
         self.limit = limit
+
+
+class MessageTooBig(IdentityError):
+    """A message to be sealed has more bytes than there is room for. Nothing was sent.
+
+    Attributes:
+        size: Its bytes, with what is added before it is sealed.
+        limit: The most bytes it may have.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(size, limit)
+        self.size = size
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{counted(self.size, 'byte')} to seal, over the limit of {self.limit}"
