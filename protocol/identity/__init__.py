@@ -41,6 +41,7 @@ from ._adverts import (
     signer_of,
 )
 from ._errors import BadIdentity, BadKey, BadRecord, IdentityError, MessageTooBig, RecordTooBig
+from ._freshness import MAX_SKEW, MAX_TTL, FreshnessRefusal, PeerShares, expiry_refusal
 from ._identities import (
     IDENTITY_SIZE,
     IDENTITY_TEXT_SIZE,
@@ -60,6 +61,15 @@ from ._identities import (
     short_text,
 )
 from ._keys import MAX_VERIFIERS, SEED_SIZE, SIGNATURE_SIZE, SigningKey, Verifiers
+from ._layer_tags import (
+    LAYER_TAG_SIZE,
+    MAX_LAYER_TAGS,
+    MAX_LAYER_TAGS_OF_PEER,
+    LayerTag,
+    LayerTags,
+    layer_tag,
+)
+from ._message_ids import COUNT_BITS, MAX_ID_COUNTERS, MAX_START, MessageIds, id_time
 from ._messages import (
     MAX_BODY,
     MAX_SEALED,
@@ -104,6 +114,13 @@ from ._preferences import (
     TransportPrefs,
 )
 from ._record_reader import MAX_DEPTH, MAX_NUMBER, MAX_RECORD, RecordReader
+from ._replay import (
+    MAX_FLOOR_AHEAD,
+    MAX_REPLAY_PAIRS,
+    MAX_REPLAY_PAIRS_OF_PEER,
+    REPLAY_WINDOW,
+    ReplayWindows,
+)
 from ._sealing import (
     MAX_SEALING_KEYS,
     NO_REPLY,
@@ -123,10 +140,12 @@ from ._signed import SIGNED_OVERHEAD, Signed, SignedKind, is_signed_by, parse_si
 
 __all__ = [
     "BUCKETS",
+    "COUNT_BITS",
     "HANDLE_SIZE",
     "IDENTITY_SIZE",
     "IDENTITY_TEXT_SIZE",
     "KX_SIZE",
+    "LAYER_TAG_SIZE",
     "MAX_ADVERT",
     "MAX_ADVERT_ADDRESSES",
     "MAX_ADVERT_ENVELOPE",
@@ -136,17 +155,27 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_DOMAIN_NODES",
     "MAX_ENGINE_NAME",
+    "MAX_FLOOR_AHEAD",
     "MAX_HOPS",
+    "MAX_ID_COUNTERS",
+    "MAX_LAYER_TAGS",
+    "MAX_LAYER_TAGS_OF_PEER",
     "MAX_NUMBER",
     "MAX_PROTOCOL_NAME",
     "MAX_RECORD",
+    "MAX_REPLAY_PAIRS",
+    "MAX_REPLAY_PAIRS_OF_PEER",
     "MAX_ROUTE_TEXT",
     "MAX_SEALED",
     "MAX_SEALING_KEYS",
+    "MAX_SKEW",
+    "MAX_START",
+    "MAX_TTL",
     "MAX_VERIFIERS",
     "MAX_WEIGHT",
     "NO_REPLY",
     "OLD_KEY_TIME",
+    "REPLAY_WINDOW",
     "REPLY_KEY_SIZE",
     "SCOPE_ANY",
     "SCOPE_LOCAL",
@@ -170,21 +199,27 @@ __all__ = [
     "EngineContent",
     "EngineMessage",
     "EngineOrigin",
+    "FreshnessRefusal",
     "Identity",
     "IdentityError",
     "InnerKind",
+    "LayerTag",
+    "LayerTags",
+    "MessageIds",
     "MessageTooBig",
     "NodeAdvert",
     "Opened",
     "Ordering",
     "P2PContent",
     "P2PMessage",
+    "PeerShares",
     "Protocol",
     "RecordReader",
     "RecordTooBig",
     "RelayContent",
     "RelayMessage",
     "Reliability",
+    "ReplayWindows",
     "ReplyContent",
     "RoutingPrefs",
     "RoutingScope",
@@ -200,11 +235,14 @@ __all__ = [
     "bucket_of",
     "derived_engine",
     "destination_text",
+    "expiry_refusal",
+    "id_time",
     "identity_of_key",
     "identity_text",
     "is_derived",
     "is_signed_by",
     "key_id",
+    "layer_tag",
     "open_advert",
     "open_engine_message",
     "open_relay_message",

@@ -1,0 +1,83 @@
+"""The ids of the messages that a node sends: counters that need no disk.
+
+An id is `start << 20 | count`: the time at which its counter was begun, in Unix milliseconds, and
+what was counted since. A counter of more than 2^20 moves the time on, which stays behind the clock
+at less than a million messages in each millisecond. So a node that was restarted begins above all
+ids of before, as long as its clock is not set back by more than it was away.
+
+Each pair of source and destination has a counter of its own. Its ids follow each other without
+gaps, as a window of ids needs, and say nothing about the messages to others.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from ._identities import Destination, Identity
+
+__all__ = ["COUNT_BITS", "MAX_ID_COUNTERS", "MAX_START", "MessageIds", "id_time"]
+
+COUNT_BITS: Final = 20
+"""Bits of an id below the time at which its counter was begun."""
+MAX_ID_COUNTERS: Final = 16_384
+"""Most counters of pairs of source and destination that a node keeps. Beyond: the one that was used
+longest ago is let go; when it is needed again, it begins above all that were let go."""
+MAX_START: Final = 2**43 - 1
+"""Latest time at which a counter may be begun, in Unix milliseconds: in the year 2248."""
+
+
+def id_time(number: int) -> int:
+    """Return the time of an id, in Unix milliseconds; its message was not sent before."""
+    return number >> COUNT_BITS
+
+
+class MessageIds:
+    """The counters of the pairs of source and destination.
+
+    Args:
+        limit: Most counters.
+    """
+
+    __slots__ = ("_floor", "_limit", "_next")
+
+    def __init__(self, limit: int = MAX_ID_COUNTERS) -> None:
+        self._limit = limit
+        self._floor = 0
+        self._next: OrderedDict[tuple[Identity, Destination], int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._next)
+
+    def take(self, source: Identity, destination: Destination, now: int) -> int:
+        """Take the next id of a pair.
+
+        Args:
+            source: The sender.
+            destination: The receiver.
+            now: The time, in Unix milliseconds.
+
+        Raises:
+            ValueError: The time is negative or after `MAX_START`.
+        """
+        if not 0 <= now <= MAX_START:
+            raise ValueError(f"an id needs a time from 0 to {MAX_START}, not {now}")
+        pair = (source, destination)
+        number = self._next.pop(pair, None)
+        if number is None:
+            number = max(now << COUNT_BITS, self._floor)
+        self._next[pair] = number + 1
+        if len(self._next) > self._limit:
+            _, left = self._next.popitem(last=False)
+            self._floor = max(self._floor, left)
+        return number
+
+    def begin_again(self, source: Identity, destination: Destination) -> None:
+        """Begin the counter of a pair again at the time of the next id.
+
+        A receiver that was restarted has forgotten which ids it has seen, and knows those for new
+        that were begun after its start.
+        """
+        number = self._next.pop((source, destination), None)
+        if number is not None:
+            self._floor = max(self._floor, number)

@@ -1,0 +1,95 @@
+"""The ids of a sender: without gaps in a pair, and above those of before."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from onward.protocol.identity import (
+    COUNT_BITS,
+    MAX_NUMBER,
+    MAX_START,
+    Destination,
+    DestinationKind,
+    MessageIds,
+    SigningKey,
+    id_time,
+)
+
+NOW = 1_800_000_000_000
+SOURCE, *ENGINES = (SigningKey(bytes((each,)) * 32).identity for each in range(1, 6))
+DESTINATIONS = [Destination(DestinationKind.ENGINE, each) for each in ENGINES]
+
+
+def test_ids_of_a_pair_follow_each_other_and_begin_with_the_time() -> None:
+    ids = MessageIds()
+    taken = [ids.take(SOURCE, DESTINATIONS[0], NOW + late) for late in (0, 5, 3)]
+    assert taken == [(NOW << COUNT_BITS) + count for count in range(3)]
+    assert [id_time(each) for each in taken] == [NOW] * 3
+
+
+def test_each_pair_has_a_counter_of_its_own() -> None:
+    ids = MessageIds()
+    for destination in DESTINATIONS:
+        assert ids.take(SOURCE, destination, NOW) == NOW << COUNT_BITS
+    node = Destination(DestinationKind.NODE, ENGINES[0])
+    assert ids.take(SOURCE, node, NOW) == NOW << COUNT_BITS
+    assert ids.take(ENGINES[0], node, NOW) == NOW << COUNT_BITS
+    assert len(ids) == 6
+
+
+def test_a_counter_that_overflows_moves_the_time_on() -> None:
+    ids = MessageIds()
+    for _ in range(1 << COUNT_BITS):
+        ids.take(SOURCE, DESTINATIONS[0], NOW)
+    assert ids.take(SOURCE, DESTINATIONS[0], NOW) == (NOW + 1) << COUNT_BITS
+
+
+def test_a_node_that_was_restarted_begins_above_what_it_has_sent() -> None:
+    before = MessageIds()
+    last = [before.take(SOURCE, DESTINATIONS[0], NOW) for _ in range(1000)][-1]
+    assert MessageIds().take(SOURCE, DESTINATIONS[0], NOW + 1) > last
+
+
+def test_a_counter_that_was_let_go_begins_above_even_if_the_clock_is_set_back() -> None:
+    ids = MessageIds(limit=1)
+    first = ids.take(SOURCE, DESTINATIONS[0], NOW)
+    ids.take(SOURCE, DESTINATIONS[1], NOW)
+    assert len(ids) == 1
+    assert ids.take(SOURCE, DESTINATIONS[0], NOW - 3_600_000) > first
+
+
+def test_a_counter_begins_again_at_a_later_time() -> None:
+    ids = MessageIds()
+    first = ids.take(SOURCE, DESTINATIONS[0], NOW)
+    ids.begin_again(SOURCE, DESTINATIONS[0])
+    ids.begin_again(SOURCE, DESTINATIONS[1])
+    assert ids.take(SOURCE, DESTINATIONS[0], NOW + 7) == (NOW + 7) << COUNT_BITS
+    ids.begin_again(SOURCE, DESTINATIONS[0])
+    assert ids.take(SOURCE, DESTINATIONS[0], NOW - 7) == ((NOW + 7) << COUNT_BITS) + 1 > first
+
+
+def test_a_time_that_no_id_can_have_is_refused() -> None:
+    ids = MessageIds()
+    assert ids.take(SOURCE, DESTINATIONS[0], MAX_START) <= MAX_NUMBER
+    for now in (-1, MAX_START + 1):
+        with pytest.raises(ValueError, match="an id needs a time from 0"):
+            ids.take(SOURCE, DESTINATIONS[0], now)
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 50), st.booleans()), max_size=60)
+
+
+@given(STEPS)
+def test_no_pair_has_an_id_twice_and_all_rise(steps: list[tuple[int, int, bool]]) -> None:
+    ids, now = MessageIds(limit=2), NOW
+    highest: dict[Destination, int] = {}
+    for which, moved, again in steps:
+        now += moved
+        destination = DESTINATIONS[which]
+        if again:
+            ids.begin_again(SOURCE, destination)
+        number = ids.take(SOURCE, destination, now)
+        assert number > highest.get(destination, -1)
+        highest[destination] = number
+        assert len(ids) <= 2

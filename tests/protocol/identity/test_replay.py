@@ -1,0 +1,301 @@
+"""Windows of ids: delivered at most once, whatever is forgotten, and none for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, strategies as st
+
+from onward.protocol.identity import (
+    COUNT_BITS,
+    MAX_FLOOR_AHEAD,
+    MAX_SKEW,
+    MAX_TTL,
+    REPLAY_WINDOW,
+    Destination,
+    DestinationKind,
+    FreshnessRefusal as Refusal,
+    Identity,
+    ReplayWindows,
+    SigningKey,
+)
+
+NOW = 1_800_000_000_000
+LONG_AGO = NOW - 10 * MAX_TTL
+"""A start so long ago that it matters no more."""
+NODES = [SigningKey(bytes((each,)) * 32).identity for each in range(1, 9)]
+SOURCE, PEER, OTHER = NODES[:3]
+TO = Destination(DestinationKind.ENGINE, NODES[3])
+FIRST = NOW << COUNT_BITS
+
+
+def to(which: int) -> Destination:
+    return Destination(DestinationKind.ENGINE, Identity(bytes((2,)) + which.to_bytes(32)))
+
+
+def record(
+    windows: ReplayWindows,
+    number: int,
+    expiry: int = NOW + 1000,
+    now: int = NOW,
+    destination: Destination = TO,
+    peer: Identity = PEER,
+) -> Refusal | None:
+    return windows.record(SOURCE, destination, number, expiry, peer, now)
+
+
+def test_a_message_is_accepted_once() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    assert record(windows, FIRST) is None
+    assert record(windows, FIRST) is Refusal.REPEATED
+    assert record(windows, FIRST + 1) is None
+    assert record(windows, FIRST) is Refusal.REPEATED
+    assert windows.refused[Refusal.REPEATED] == 2
+
+
+def test_to_check_uses_up_no_id() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for _ in range(3):
+        assert windows.check(SOURCE, TO, FIRST + 5000, NOW + 1000, NOW) is None
+    assert len(windows) == 0
+    assert record(windows, FIRST) is None
+    assert windows.check(SOURCE, TO, FIRST, NOW + 1000, NOW) is Refusal.REPEATED
+    assert windows.refused[Refusal.REPEATED] == 1
+
+
+def test_the_same_id_of_another_pair_is_another_message() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for destination in (TO, to(1), Destination(DestinationKind.NODE, TO.identity)):
+        assert record(windows, FIRST, destination=destination) is None
+    assert windows.record(OTHER, TO, FIRST, NOW + 1000, PEER, NOW) is None
+    assert len(windows) == 4
+
+
+def test_ids_may_come_out_of_order_within_the_window() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    top = FIRST + REPLAY_WINDOW
+    assert record(windows, top) is None
+    assert record(windows, top - REPLAY_WINDOW) is Refusal.TOO_OLD
+    for number in range(top - REPLAY_WINDOW + 1, top):
+        assert record(windows, number) is None
+        assert record(windows, number) is Refusal.REPEATED
+
+
+def test_a_repetition_is_refused_after_the_window_has_moved_past() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for ahead in (0, REPLAY_WINDOW - 1, REPLAY_WINDOW, 10**6):
+        assert record(windows, FIRST + ahead) is None
+    for ahead in (0, REPLAY_WINDOW - 1, REPLAY_WINDOW):
+        assert record(windows, FIRST + ahead) is Refusal.TOO_OLD
+    assert record(windows, FIRST + 10**6) is Refusal.REPEATED
+    assert record(windows, FIRST + 10**6 - 1) is None
+
+
+def test_expiries_are_accepted_up_to_both_edges() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    assert record(windows, FIRST, NOW - MAX_SKEW) is None
+    assert record(windows, FIRST + 1, NOW - MAX_SKEW - 1) is Refusal.EXPIRED
+    assert record(windows, FIRST + 1, NOW + MAX_TTL + MAX_SKEW + 1) is Refusal.TOO_LONG
+    assert record(windows, FIRST + 1, NOW + MAX_TTL + MAX_SKEW) is None
+    assert windows.check(SOURCE, TO, FIRST + 2, None, NOW) is Refusal.NO_EXPIRY
+    assert windows.until == NOW + MAX_TTL + MAX_SKEW
+
+
+def test_an_id_of_a_time_to_come_is_refused() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    assert record(windows, (NOW + MAX_SKEW + 1) << COUNT_BITS) is Refusal.AHEAD
+    assert record(windows, ((NOW + MAX_SKEW + 1) << COUNT_BITS) - 1) is None
+
+
+def test_a_window_is_forgotten_once_all_it_has_seen_is_expired() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    record(windows, FIRST, NOW + 1000)
+    record(windows, FIRST + 1, NOW + 5000)
+    windows.forget_expired(NOW + 5000 + MAX_SKEW)
+    assert len(windows) == 1
+    windows.forget_expired(NOW + 5001 + MAX_SKEW)
+    assert (len(windows), windows.let_go) == (0, 0)
+    # The clock is set back, and what has expired seems to be fresh again.
+    for number in (FIRST, FIRST + 1):
+        assert record(windows, number, NOW + 5000) is Refusal.FORGOTTEN
+    assert record(windows, FIRST + 2, NOW + 5001) is None
+
+
+def test_few_windows_are_forgotten_at_once() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for which in range(300):
+        record(windows, FIRST, destination=to(which))
+    windows.forget_expired(NOW + MAX_TTL)
+    assert len(windows) == 44
+    windows.forget_expired(NOW + MAX_TTL)
+    assert len(windows) == 0
+
+
+def test_a_pair_that_was_let_go_accepts_nothing_again() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=2)
+    record(windows, FIRST, NOW + 1000, destination=to(1))
+    record(windows, FIRST, NOW + 2000, destination=to(2))
+    assert record(windows, FIRST, NOW + 3000, destination=to(3)) is None
+    assert (len(windows), windows.let_go, windows.floor) == (2, 1, NOW + 1000)
+    assert record(windows, FIRST, NOW + 1000, destination=to(1)) is Refusal.FORGOTTEN
+    # It has a window again, for what expires later: what it had seen stays refused.
+    assert record(windows, FIRST + 1, NOW + 2500, destination=to(1)) is None
+    assert record(windows, FIRST, NOW + 1000, destination=to(1)) is Refusal.FORGOTTEN
+    assert record(windows, FIRST + 1, NOW + 2500, destination=to(1)) is Refusal.REPEATED
+    # Pairs that have kept their windows are not touched by the floor.
+    assert windows.floor == NOW + 2000
+    assert record(windows, FIRST + 1, NOW + 1500, destination=to(3)) is None
+
+
+def test_a_window_is_let_go_by_the_latest_expiry_it_has_seen() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=2)
+    record(windows, FIRST, NOW + 1000, destination=to(1))
+    record(windows, FIRST, NOW + 2000, destination=to(2))
+    record(windows, FIRST + 1, NOW + 9000, destination=to(1))
+    assert record(windows, FIRST, NOW + 9500, destination=to(3)) is None
+    assert windows.floor == NOW + 2000
+    assert record(windows, FIRST, NOW + 1000, destination=to(1)) is Refusal.REPEATED
+
+
+def test_a_window_that_expires_late_is_not_let_go() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=1)
+    record(windows, FIRST, NOW + MAX_FLOOR_AHEAD + 1, destination=to(1))
+    assert record(windows, FIRST, NOW + MAX_TTL, destination=to(2)) is Refusal.FULL
+    assert windows.floor == 0
+    assert record(windows, FIRST, NOW + MAX_TTL, NOW + 1, destination=to(2)) is None
+
+
+def test_a_window_is_not_let_go_for_a_message_that_expires_before_it() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=1)
+    record(windows, FIRST, NOW + 2000, destination=to(1))
+    assert record(windows, FIRST, NOW + 2000, destination=to(2)) is Refusal.FULL
+    assert (len(windows), windows.let_go, windows.floor) == (1, 0, 0)
+
+
+def test_few_entries_are_looked_at_for_one_message() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=300)
+    for which in range(300):
+        record(windows, FIRST, NOW + 1000, destination=to(which))
+        record(windows, FIRST + 1, NOW + MAX_TTL, destination=to(which))
+    record(windows, FIRST + 2, NOW + MAX_TTL, destination=to(0))
+    assert record(windows, FIRST, NOW + MAX_TTL, destination=to(999)) is Refusal.FULL
+    assert len(windows) == 300
+
+
+def test_a_flood_of_keys_by_one_peer_takes_no_window_of_others() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=10, share=4)
+    record(windows, FIRST, NOW + 500)
+    flood = [record(windows, FIRST, NOW + MAX_TTL, NOW, to(each), OTHER) for each in range(50)]
+    assert flood == [None] * 4 + [Refusal.SHARE_FULL] * 46
+    assert windows.floor == 0
+    assert record(windows, FIRST) is Refusal.REPEATED
+    assert record(windows, FIRST, destination=to(99)) is None
+    # The share is free again once the windows are expired.
+    later = NOW + MAX_TTL + MAX_SKEW + 1
+    assert record(windows, FIRST, later + 1000, later, to(5), OTHER) is None
+
+
+def test_a_repetition_by_another_peer_is_refused() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=1)
+    record(windows, FIRST)
+    assert record(windows, FIRST, peer=OTHER) is Refusal.REPEATED
+    record(windows, FIRST, NOW + 2000, destination=to(1))
+    assert record(windows, FIRST, peer=OTHER) is Refusal.FORGOTTEN
+
+
+def test_a_node_that_was_started_again_accepts_nothing_that_it_may_have_received() -> None:
+    before = ReplayWindows(LONG_AGO)
+    record(before, FIRST, NOW + MAX_TTL + MAX_SKEW)
+    record(before, FIRST + 1, NOW + 1000)
+    started = NOW + 1
+    after = ReplayWindows(started)
+    assert record(after, FIRST, NOW + MAX_TTL + MAX_SKEW, started) is Refusal.BEFORE_START
+    assert record(after, FIRST + 1, NOW + 1000, started) is Refusal.BEFORE_START
+    # A counter that was begun after the start, with some skew, is of new messages.
+    edge = (started + MAX_SKEW + 1) << COUNT_BITS
+    assert record(after, edge - 1, NOW + 2000, started + 1) is Refusal.BEFORE_START
+    assert record(after, edge, NOW + 2000, started + 1) is None
+    assert record(after, edge - 1, NOW + 2000, started + 1) is Refusal.BEFORE_START
+    # So is an expiry that would have been refused before the start.
+    late = started + MAX_TTL + MAX_SKEW + 1
+    assert record(after, FIRST + 2, late - 1, started + 5, to(1)) is Refusal.BEFORE_START
+    assert record(after, FIRST + 2, late, started + 5, to(1)) is None
+
+
+def test_a_floor_that_was_kept_stands_for_the_time_of_the_start() -> None:
+    before = ReplayWindows(LONG_AGO)
+    record(before, FIRST, NOW + 2000)
+    after = ReplayWindows(NOW + 1, floor=before.until)
+    assert after.until == before.until
+    assert record(after, FIRST, NOW + 2000, NOW + 1) is Refusal.BEFORE_START
+    assert record(after, FIRST + 1, NOW + 2001, NOW + 1) is None
+
+
+@dataclass
+class Naive:
+    """The same by a set of all that was ever accepted, without limits."""
+
+    accepted: set[tuple[Destination, int]] = field(default_factory=set[tuple[Destination, int]])
+
+    def refusal(self, destination: Destination, number: int, expiry: int, now: int) -> bool:
+        ids = [each for pair, each in self.accepted if pair == destination]
+        return (
+            not now - MAX_SKEW <= expiry <= now + MAX_TTL + MAX_SKEW
+            or number in ids
+            or bool(ids and number <= max(ids) - REPLAY_WINDOW)
+        )
+
+
+MESSAGES = st.lists(
+    st.tuples(
+        st.integers(0, 4),  # destination
+        st.one_of(st.integers(0, 6), st.integers(0, 3 * REPLAY_WINDOW)),  # id
+        st.sampled_from([1, 1000, 30_000, 90_000, MAX_TTL]),  # time to live
+        st.sampled_from([0, 0, 1, 500, 40_000]),  # time that passes
+        st.integers(0, 1),  # peer
+    ),
+    max_size=80,
+)
+Message = tuple[int, int, int, int, int]
+
+
+@given(MESSAGES)
+def test_without_a_limit_that_is_met_a_window_is_a_set(messages: list[Message]) -> None:
+    windows, naive, now = ReplayWindows(LONG_AGO), Naive(), NOW
+    expiries: dict[tuple[Destination, int], int] = {}
+    for which, ahead, ttl, passed, _ in messages:
+        now += passed
+        destination, number = to(which), FIRST + ahead
+        # A message has one expiry: an id that comes again has that of the first time.
+        expiry = expiries.setdefault((destination, number), now + ttl)
+        refused = naive.refusal(destination, number, expiry, now)
+        assert (windows.check(SOURCE, destination, number, expiry, now) is not None) is refused
+        assert (record(windows, number, expiry, now, destination) is not None) is refused
+        if not refused:
+            naive.accepted.add((destination, number))
+        # What is expired cannot come again, so the set may forget with the window.
+        if all(each < now - MAX_SKEW for each in expiries.values()):
+            windows.forget_expired(now)
+            naive.accepted.clear()
+
+
+@given(MESSAGES, st.lists(st.integers(0, 79), max_size=3))
+def test_no_message_is_accepted_twice_whatever_is_let_go(
+    messages: list[Message], restarts: list[int]
+) -> None:
+    windows, now = ReplayWindows(LONG_AGO, limit=3, share=2), NOW
+    sent: list[tuple[Destination, int, int]] = []
+    accepted: set[tuple[Destination, int]] = set()
+    for turn, (which, ahead, ttl, passed, peer) in enumerate(messages):
+        now += passed
+        if turn in restarts:
+            now += 1
+            windows = ReplayWindows(now, limit=3, share=2)
+        sent.append((to(which), FIRST + ahead, now + ttl))
+        # The message, and a repetition of each one before, by either peer.
+        for again in (PEER, OTHER) if peer else (OTHER, PEER):
+            for destination, number, expiry in reversed(sent):
+                if record(windows, number, expiry, now, destination, again) is None:
+                    assert (destination, number) not in accepted
+                    accepted.add((destination, number))
+        assert len(windows) <= 3
