@@ -1,4 +1,4 @@
-"""Adverts: signed records that say where a node, an engine or a domain is.
+"""Adverts: signed records that say where a node, an engine, a topic or a domain is.
 
 An envelope does not say what it is of, as its kind is in the external data of the signature. So an
 advert travels as an `AdvertEnvelope`, which has the number of the kind beside the envelope. A wrong
@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from cbor2 import dumps
 
 from ._errors import BadRecord
 from ._identities import MAX_ENGINE_NAME, Identity, derived_engine, is_derived
 from ._keys import SigningKey, Verifiers
+from ._preferences import RoutingScope, read_scope, scope_items
 from ._record_reader import RecordReader
 from ._signed import SIGNED_OVERHEAD, SignedKind, is_signed_by, parse_signed, sign
 
@@ -31,6 +32,9 @@ __all__ = [
     "MAX_ADVERT_VERSION",
     "MAX_DOMAIN_NODES",
     "MAX_ROUTE_TEXT",
+    "MAX_TAG",
+    "MAX_TOPIC_PUBLISHERS",
+    "MAX_TOPIC_TAGS",
     "MAX_WEIGHT",
     "Advert",
     "AdvertAddress",
@@ -39,17 +43,22 @@ __all__ = [
     "DomainAdvert",
     "EngineAdvert",
     "NodeAdvert",
+    "TopicAdvert",
+    "advert_envelope_items",
     "open_advert",
     "parse_advert",
     "parse_advert_envelope",
     "parse_domain_advert",
     "parse_engine_advert",
     "parse_node_advert",
+    "parse_topic_advert",
+    "read_advert_envelope",
     "serialize_advert",
     "serialize_advert_envelope",
     "serialize_domain_advert",
     "serialize_engine_advert",
     "serialize_node_advert",
+    "serialize_topic_advert",
     "sign_advert",
     "signer_of",
 ]
@@ -62,6 +71,12 @@ MAX_ADVERT_ADDRESSES: Final = 16
 """Most addresses in the advert of a node."""
 MAX_ROUTE_TEXT: Final = 255
 """Most bytes of the text of a route in an advert."""
+MAX_TAG: Final = 64
+"""Most bytes of a tag of a topic, in UTF-8."""
+MAX_TOPIC_PUBLISHERS: Final = 64
+"""Most publishers in the advert of a topic."""
+MAX_TOPIC_TAGS: Final = 16
+"""Most tags in the advert of a topic."""
 MAX_WEIGHT: Final = 255
 """Greatest weight of an address."""
 MAX_DOMAIN_NODES: Final = 64
@@ -80,6 +95,7 @@ class AdvertKind(IntEnum):
 
     ENGINE = 0
     NODE = 1
+    TOPIC = 2
     DOMAIN = 4
 
 
@@ -135,6 +151,27 @@ class EngineAdvert:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicAdvert:
+    """The advert of a topic: the engines that publish, and how far it goes.
+
+    Attributes:
+        identity: The topic; it signs.
+        tags: Words that it is found by.
+        publishers: The engines that may publish; `None` for all.
+        scope: How far it goes.
+        version: The newest version counts.
+        created: When it was made, in Unix milliseconds.
+    """
+
+    identity: Identity
+    tags: tuple[str, ...]
+    publishers: tuple[Identity, ...] | None
+    scope: RoutingScope
+    version: int
+    created: int
+
+
+@dataclass(frozen=True, slots=True)
 class DomainAdvert:
     """The advert of a domain: its nodes that are there for the others.
 
@@ -151,7 +188,7 @@ class DomainAdvert:
     created: int
 
 
-Advert = NodeAdvert | EngineAdvert | DomainAdvert
+Advert: TypeAlias = NodeAdvert | EngineAdvert | TopicAdvert | DomainAdvert
 """An advert of any kind."""
 
 
@@ -176,7 +213,7 @@ def parse_node_advert(data: bytes) -> NodeAdvert:
     """
     reader = RecordReader(data, MAX_ADVERT)
     reader.enter("the advert", 5)
-    identity = _key(reader, "the node")
+    identity = reader.keyed("the node")
     count = reader.enter("the list of addresses", 0, MAX_ADVERT_ADDRESSES)
     addresses = tuple(_address(reader) for _ in range(count))
     reader.leave()
@@ -200,7 +237,7 @@ def parse_engine_advert(data: bytes) -> EngineAdvert:
     reader = RecordReader(data, MAX_ADVERT)
     reader.enter("the advert", 5)
     identity = reader.identity("the engine")
-    node = _key(reader, "the node")
+    node = reader.keyed("the node")
     name = None if reader.is_null("the name") else reader.binary("the name", MAX_ENGINE_NAME, 1)
     version, created = _age(reader)
     if is_derived(identity) and (name is None or derived_engine(node, name) != identity):
@@ -213,6 +250,43 @@ def serialize_engine_advert(advert: EngineAdvert) -> bytes:
     return dumps((advert.identity, advert.node, advert.name, advert.version, advert.created))
 
 
+def parse_topic_advert(data: bytes) -> TopicAdvert:
+    """Read the advert of a topic.
+
+    Raises:
+        BadRecord: It is none.
+    """
+    reader = RecordReader(data, MAX_ADVERT)
+    reader.enter("the advert", 6)
+    identity = reader.keyed("the topic")
+    count = reader.enter("the list of tags", 0, MAX_TOPIC_TAGS)
+    tags = tuple(reader.text("a tag", MAX_TAG, 1) for _ in range(count))
+    reader.leave()
+    publishers = None
+    if not reader.is_null("the list of publishers"):
+        count = reader.enter("the list of publishers", 0, MAX_TOPIC_PUBLISHERS)
+        publishers = tuple(reader.identity("a publisher") for _ in range(count))
+        reader.leave()
+    scope = read_scope(reader, "the scope")
+    version, created = _age(reader)
+    return TopicAdvert(identity, tags, publishers, scope, version, created)
+
+
+def serialize_topic_advert(advert: TopicAdvert) -> bytes:
+    """Return the bytes of the advert of a topic."""
+    scope = scope_items(advert.scope)
+    return dumps(
+        (
+            advert.identity,
+            advert.tags,
+            advert.publishers,
+            scope,
+            advert.version,
+            advert.created,
+        )
+    )
+
+
 def parse_domain_advert(data: bytes) -> DomainAdvert:
     """Read the advert of a domain.
 
@@ -221,9 +295,9 @@ def parse_domain_advert(data: bytes) -> DomainAdvert:
     """
     reader = RecordReader(data, MAX_ADVERT)
     reader.enter("the advert", 4)
-    identity = _key(reader, "the domain")
+    identity = reader.keyed("the domain")
     count = reader.enter("the list of nodes", 0, MAX_DOMAIN_NODES)
-    nodes = tuple(_key(reader, "a node") for _ in range(count))
+    nodes = tuple(reader.keyed("a node") for _ in range(count))
     reader.leave()
     version, created = _age(reader)
     return DomainAdvert(identity, nodes, version, created)
@@ -250,10 +324,33 @@ def serialize_advert(advert: Advert) -> bytes:
             return serialize_node_advert(advert)
         case EngineAdvert():
             return serialize_engine_advert(advert)
+        case TopicAdvert():
+            return serialize_topic_advert(advert)
         case DomainAdvert():
             return serialize_domain_advert(advert)
         case _:  # pragma: no cover
             assert_never(advert)
+
+
+def read_advert_envelope(reader: RecordReader) -> AdvertEnvelope:
+    """Read an advert in its envelope, as a part of a record; nothing is verified.
+
+    Raises:
+        BadRecord: It is none, or of no kind that there is.
+    """
+    reader.enter("the advert", 2)
+    number = reader.number("the kind of the advert")
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise BadRecord(f"there is no kind {number} of adverts")
+    envelope = reader.binary("the envelope", MAX_ADVERT_ENVELOPE)
+    reader.leave()
+    return AdvertEnvelope(kind, envelope)
+
+
+def advert_envelope_items(envelope: AdvertEnvelope) -> tuple[object, ...]:
+    """Return the items of an advert in its envelope, for `cbor2.dumps`."""
+    return envelope.kind, envelope.envelope
 
 
 def parse_advert_envelope(data: bytes) -> AdvertEnvelope:
@@ -263,20 +360,14 @@ def parse_advert_envelope(data: bytes) -> AdvertEnvelope:
         BadRecord: It is none, or of no kind that there is.
     """
     reader = RecordReader(data, MAX_ADVERT_ENVELOPE + _ENVELOPE_FRAME)
-    reader.enter("the record", 2)
-    number = reader.number("the kind of the advert")
-    kind = _KINDS.get(number)
-    if kind is None:
-        raise BadRecord(f"there is no kind {number} of adverts")
-    envelope = reader.binary("the envelope")
-    reader.leave()
+    envelope = read_advert_envelope(reader)
     reader.end()
-    return AdvertEnvelope(kind, envelope)
+    return envelope
 
 
 def serialize_advert_envelope(envelope: AdvertEnvelope) -> bytes:
     """Return the bytes of an advert in its envelope."""
-    return dumps((int(envelope.kind), envelope.envelope))
+    return dumps(advert_envelope_items(envelope))
 
 
 def signer_of(advert: Advert) -> Identity:
@@ -316,14 +407,6 @@ def open_advert(envelope: AdvertEnvelope, verifiers: Verifiers) -> Advert | None
     return advert if is_signed_by(signer_of(advert), kind, signed, verifiers) else None
 
 
-def _key(reader: RecordReader, what: str) -> Identity:
-    """Read an identity that is a key."""
-    identity = reader.identity(what)
-    if is_derived(identity):
-        raise BadRecord(f"{what} is derived, and has no key")
-    return identity
-
-
 def _address(reader: RecordReader) -> AdvertAddress:
     reader.enter("an address", 2)
     route = reader.text("the route", MAX_ROUTE_TEXT, 1)
@@ -344,16 +427,19 @@ def _age(reader: RecordReader) -> tuple[int, int]:
 _PARSERS: Final[dict[AdvertKind, Callable[[bytes], Advert]]] = {
     AdvertKind.ENGINE: parse_engine_advert,
     AdvertKind.NODE: parse_node_advert,
+    AdvertKind.TOPIC: parse_topic_advert,
     AdvertKind.DOMAIN: parse_domain_advert,
 }
 _SIGNED_KINDS: Final = {
     AdvertKind.ENGINE: SignedKind.ENGINE_ADVERT,
     AdvertKind.NODE: SignedKind.NODE_ADVERT,
+    AdvertKind.TOPIC: SignedKind.TOPIC_ADVERT,
     AdvertKind.DOMAIN: SignedKind.DOMAIN_ADVERT,
 }
 _KIND_OF: Final[dict[type[Advert], AdvertKind]] = {
     EngineAdvert: AdvertKind.ENGINE,
     NodeAdvert: AdvertKind.NODE,
+    TopicAdvert: AdvertKind.TOPIC,
     DomainAdvert: AdvertKind.DOMAIN,
 }
 _KINDS: Final = {int(each): each for each in AdvertKind}

@@ -16,7 +16,12 @@ from onward.protocol.identity import (
     MAX_ENGINE_NAME,
     MAX_NUMBER,
     MAX_ROUTE_TEXT,
+    MAX_TAG,
+    MAX_TOPIC_PUBLISHERS,
+    MAX_TOPIC_TAGS,
     MAX_WEIGHT,
+    SCOPE_ANY,
+    SCOPE_LOCAL,
     Advert,
     AdvertAddress,
     AdvertEnvelope,
@@ -27,8 +32,11 @@ from onward.protocol.identity import (
     Identity,
     NodeAdvert,
     RecordTooBig,
+    RoutingScope,
+    ScopeKind,
     SignedKind,
     SigningKey,
+    TopicAdvert,
     Verifiers,
     derived_engine,
     open_advert,
@@ -53,6 +61,15 @@ NODE_ADVERT = NodeAdvert(
 ENGINE_ADVERT = EngineAdvert(OTHER.identity, NODE.identity, None, 1, 2000)
 NAMED_ADVERT = EngineAdvert(OTHER.identity, NODE.identity, b"echo", 1, 2000)
 DERIVED_ADVERT = EngineAdvert(ECHO, NODE.identity, b"echo", 2**32 - 1, 2**64 - 1)
+TOPIC_ADVERT = TopicAdvert(
+    OTHER.identity,
+    ("news", "é"),
+    (ECHO, NODE.identity),
+    RoutingScope(ScopeKind.DOMAIN, THIRD.identity),
+    9,
+    3000,
+)
+OPEN_TOPIC_ADVERT = TopicAdvert(OTHER.identity, (), None, SCOPE_ANY, 1, 0)
 DOMAIN_ADVERT = DomainAdvert(OTHER.identity, (NODE.identity, THIRD.identity), 0, 0)
 
 A, B, C, E = (each.hex() for each in (NODE.identity, OTHER.identity, THIRD.identity, ECHO))
@@ -72,6 +89,13 @@ VECTORS: list[tuple[AdvertKind, Advert, str, SigningKey]] = [
         f"855821{E}5821{A}446563686f1affffffff1bffffffffffffffff",
         NODE,
     ),
+    (
+        AdvertKind.TOPIC,
+        TOPIC_ADVERT,
+        f"865821{B}82646e65777362c3a9825821{E}5821{A}82015821{C}09190bb8",
+        OTHER,
+    ),
+    (AdvertKind.TOPIC, OPEN_TOPIC_ADVERT, f"865821{B}80f681020100", OTHER),
     (AdvertKind.DOMAIN, DOMAIN_ADVERT, f"845821{B}825821{A}5821{C}0000", OTHER),
 ]
 
@@ -173,7 +197,7 @@ def node_record(
 @pytest.mark.parametrize(
     ("kind", "data", "reason"),
     [
-        (AdvertKind.NODE, cbor2.dumps((ECHO, (), KX, 0, 0)), "the node is derived, and has no key"),
+        (AdvertKind.NODE, cbor2.dumps((ECHO, (), KX, 0, 0)), "the node has no key"),
         (AdvertKind.NODE, node_record(kx=KX[1:]), "the key for sealing has 31 bytes, not 32"),
         (AdvertKind.NODE, node_record(kx=bytes(33)), "the key for sealing has 33 bytes, not 32"),
         (
@@ -202,7 +226,7 @@ def node_record(
         (
             AdvertKind.ENGINE,
             cbor2.dumps((OTHER.identity, ECHO, None, 0, 0)),
-            "the node is derived, and has no key",
+            "the node has no key",
         ),
         (
             AdvertKind.ENGINE,
@@ -230,14 +254,39 @@ def node_record(
             "the engine is not the one of this name at this node",
         ),
         (
+            AdvertKind.TOPIC,
+            cbor2.dumps((ECHO, (), None, (2,), 0, 0)),
+            "the topic has no key",
+        ),
+        (
+            AdvertKind.TOPIC,
+            cbor2.dumps((OTHER.identity, ("",), None, (2,), 0, 0)),
+            "a tag has 0 bytes, not 1 to 64",
+        ),
+        (
+            AdvertKind.TOPIC,
+            cbor2.dumps((OTHER.identity, ("a" * (MAX_TAG + 1),), None, (2,), 0, 0)),
+            "a tag has 65 bytes, not 1 to 64",
+        ),
+        (
+            AdvertKind.TOPIC,
+            cbor2.dumps((OTHER.identity, ("a",) * (MAX_TOPIC_TAGS + 1), None, (2,), 0, 0)),
+            "the list of tags has 17 items, not 0 to 16",
+        ),
+        (
+            AdvertKind.TOPIC,
+            cbor2.dumps((OTHER.identity, (), (ECHO,) * (MAX_TOPIC_PUBLISHERS + 1), (2,), 0, 0)),
+            "the list of publishers has 65 items, not 0 to 64",
+        ),
+        (
             AdvertKind.DOMAIN,
             cbor2.dumps((ECHO, (), 0, 0)),
-            "the domain is derived, and has no key",
+            "the domain has no key",
         ),
         (
             AdvertKind.DOMAIN,
             cbor2.dumps((OTHER.identity, (ECHO,), 0, 0)),
-            "a node is derived, and has no key",
+            "a node has no key",
         ),
         (
             AdvertKind.DOMAIN,
@@ -266,6 +315,14 @@ def test_the_greatest_adverts_fit_into_an_envelope() -> None:
         ),
         EngineAdvert(
             NODE.identity, NODE.identity, bytes(MAX_ENGINE_NAME), MAX_ADVERT_VERSION, MAX_NUMBER
+        ),
+        TopicAdvert(
+            NODE.identity,
+            ("é" * (MAX_TAG // 2),) * MAX_TOPIC_TAGS,
+            (NODE.identity,) * MAX_TOPIC_PUBLISHERS,
+            RoutingScope(ScopeKind.DOMAIN, NODE.identity),
+            MAX_ADVERT_VERSION,
+            MAX_NUMBER,
         ),
         DomainAdvert(
             NODE.identity, (NODE.identity,) * MAX_DOMAIN_NODES, MAX_ADVERT_VERSION, MAX_NUMBER
@@ -320,6 +377,16 @@ adverts: st.SearchStrategy[Advert] = st.one_of(
     ),
     st.builds(EngineAdvert, keys, keys, st.none() | names, versions, times),
     st.builds(of_derived_engine, keys, names, versions, times),
+    st.builds(
+        TopicAdvert,
+        keys,
+        st.lists(st.text(min_size=1, max_size=16), max_size=MAX_TOPIC_TAGS).map(tuple),
+        st.none() | st.lists(keys, max_size=MAX_TOPIC_PUBLISHERS).map(tuple),
+        st.sampled_from([SCOPE_LOCAL, SCOPE_ANY])
+        | keys.map(lambda key: RoutingScope(ScopeKind.DOMAIN, key)),
+        versions,
+        times,
+    ),
     st.builds(
         DomainAdvert, keys, st.lists(keys, max_size=MAX_DOMAIN_NODES).map(tuple), versions, times
     ),
