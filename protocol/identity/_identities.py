@@ -45,6 +45,7 @@ _KEY: Final = 1
 _DERIVED: Final = 2
 _KEY_SIZE: Final = 32
 _CHECKSUM_SIZE: Final = 2
+_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 _CHECKSUM: Final = b"onward/identity/checksum/1"
 _ENGINE: Final = b"onward/identity/engine/1"
 
@@ -150,11 +151,11 @@ def parse_identity(text: str) -> Identity:
     written = text.strip()
     if len(written) != IDENTITY_TEXT_SIZE:
         raise BadIdentity(text, f"it has {IDENTITY_TEXT_SIZE} characters, not {len(written)}")
-    try:
-        # 56 characters are 35 bytes without a bit left over, so there is one spelling.
-        data = base64.b32decode(written.upper())
-    except ValueError:
-        raise BadIdentity(text, "its characters are a to z and 2 to 7") from None
+    # Before the case is changed: a dotless i and a long s are of the alphabet in upper case.
+    if not _CHARACTERS.issuperset(written):
+        raise BadIdentity(text, "its characters are a to z and 2 to 7")
+    # 56 characters are 35 bytes without a bit left over, so there is one spelling.
+    data = base64.b32decode(written.upper())
     identity = parse_identity_bytes(data[:IDENTITY_SIZE])
     if data[IDENTITY_SIZE:] != _checksum(identity):
         raise BadIdentity(text, "the checksum differs: a character is wrong")
