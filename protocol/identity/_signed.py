@@ -24,7 +24,7 @@ from ._record_reader import MAX_RECORD, RecordReader
 
 __all__ = ["SIGNED_OVERHEAD", "Signed", "SignedKind", "is_signed_by", "parse_signed", "sign"]
 
-SIGNED_OVERHEAD: Final = 79
+SIGNED_OVERHEAD: Final = 78
 """Most bytes that an envelope adds to its payload, with the length of a payload of 1 MiB."""
 
 _DOMAIN: Final = "onward/identity/1/"
