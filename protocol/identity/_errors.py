@@ -7,8 +7,11 @@ OnwardError
         ├── BadIdentity         a text or bytes that are no identity or destination
         ├── BadKey              bytes that are no key
         ├── BadRecord           bytes that are no record
+        │   ├── BadKeyFile      bytes that are no key file, or cannot be unlocked
         │   └── RecordTooBig    more bytes than a record may have
-        └── MessageTooBig       more bytes than can be sealed
+        ├── MessageTooBig       more bytes than can be sealed
+        ├── PassphraseNeeded    a key file is encrypted, and there is no passphrase
+        └── RotatedLately       a sealing key cannot be rotated without a loss
 ```
 
 A wrong signature is no error of this tree: to verify is to ask, and the answer is yes or no.
@@ -22,10 +25,13 @@ from .._words import counted
 __all__ = [
     "BadIdentity",
     "BadKey",
+    "BadKeyFile",
     "BadRecord",
     "IdentityError",
     "MessageTooBig",
+    "PassphraseNeeded",
     "RecordTooBig",
+    "RotatedLately",
 ]
 
 _MAX_SHOWN = 80
@@ -117,3 +123,40 @@ class MessageTooBig(IdentityError):
 
     def __str__(self) -> str:
         return f"{counted(self.size, 'byte')} to seal, over the limit of {self.limit}"
+
+
+class BadKeyFile(BadRecord):
+    """Bytes are no key file, or its secret cannot be had. The bytes are not in the error."""
+
+    def __str__(self) -> str:
+        return f"no key file that can be used: {self.reason}"
+
+
+class PassphraseNeeded(IdentityError):
+    """A key file is encrypted, and there is no passphrase.
+
+    Attributes:
+        identity: The identity that the file is said to be of.
+    """
+
+    def __init__(self, identity: bytes) -> None:
+        super().__init__(identity)
+        self.identity = identity
+
+    def __str__(self) -> str:
+        return "the key file is encrypted: a passphrase is needed"
+
+
+class RotatedLately(IdentityError):
+    """A sealing key was rotated so lately that the key before it is still needed.
+
+    Attributes:
+        until: When it no longer is, in Unix milliseconds.
+    """
+
+    def __init__(self, until: int) -> None:
+        super().__init__(until)
+        self.until = until
+
+    def __str__(self) -> str:
+        return "the last rotation was lately: what is under way needs the key before it as well"
