@@ -118,6 +118,7 @@ CONCEPTS = {
         "dispatch/test_semantics": "_semantics_parts _semantics_text",
         "eventlog/test_recover": "_scan",
         "eventlog/test_segment": "_header _records",
+        "identity/test_requests": "_request_codec",
         "identity/test_routing_table": "_routes",
         "options/test_check": "_kinds",
         "pipes/test_frames": "_frame_reader",
