@@ -134,10 +134,10 @@ NULLS = (TRUST_DEFAULT, None, None, None)
         ((5, TOPIC, (12, None)), "there is no code 12 of results"),
         ((5, TOPIC, (0, "")), "the detail has 0 bytes, not 1 to 200"),
         ((5, TOPIC, (0, "a" * (MAX_DETAIL + 1))), "the detail has 201 bytes, not 1 to 200"),
-        ((0, TOPIC, (2,), b""), "the advert has 0 bytes, not 1 to 8271"),
+        ((0, TOPIC, (2,), b""), f"the advert has 0 bytes, not 1 to {MAX_ADVERT_ENVELOPE}"),
         (
             (0, TOPIC, (2,), bytes(MAX_ADVERT_ENVELOPE + 1)),
-            "the advert has 8272 bytes, not 1 to 8271",
+            f"the advert has {MAX_ADVERT_ENVELOPE + 1} bytes, not 1 to {MAX_ADVERT_ENVELOPE}",
         ),
         ((9, ECHO, (None, (256, None, None, None), False)), "the trust is 256, over 255"),
         ((9, ECHO, (None, (0, None, 2, None), False)), "the connection is 2, over 1"),
@@ -166,7 +166,7 @@ def test_what_is_over_a_limit_or_of_no_kind_is_refused(record: object, reason: s
 def test_what_is_made_here_has_the_same_limits() -> None:
     with pytest.raises(BadRecord, match="the topic has no key"):
         TopicSubRequest(ECHO, SCOPE_ANY)
-    with pytest.raises(BadRecord, match="the advert has 0 bytes, not 1 to 8271"):
+    with pytest.raises(BadRecord, match=f"the advert has 0 bytes, not 1 to {MAX_ADVERT_ENVELOPE}"):
         TopicCreateRequest(TOPIC, SCOPE_ANY, b"")
     with pytest.raises(BadRecord, match="the record is of another identity"):
         LookupIdentityResponse(TOPIC, IdentityRecord(NODE))
