@@ -79,6 +79,7 @@ class ClientEngine(AmqpEngine):
 
     def _end(self, session: Session) -> Iterator[LinkDetached]:
         yield from super()._end(session)
+        self._of_circuits.discard(session)
         if session == self._session:
             # All links are in this one: the container is connected to anew.
             self.close("amqp:connection:forced", "the session was ended")

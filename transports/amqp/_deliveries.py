@@ -46,7 +46,7 @@ class Library(Protocol):
     def pn_delivery_settle(self, delivery: Pointer) -> None: ...
     def pn_delivery_abort(self, delivery: Pointer) -> None: ...
     def pn_incref(self, counted: Pointer) -> object: ...
-    def pn_decref(self, counted: Pointer) -> object: ...
+    def pn_decref(self, counted: Pointer) -> int: ...
 
 
 class Memory(Protocol):
@@ -129,6 +129,11 @@ class Binding:
         """Return a pointer that keeps its object there for as long as it is there itself."""
         self.library.pn_incref(pointer)
         return self._memory.gc(pointer, self.library.pn_decref)
+
+    def references(self, session: Session) -> int:
+        """Return the references to a session: of its objects, of events, and of its links."""
+        self.library.pn_incref(impl_of(session))
+        return self.library.pn_decref(impl_of(session))
 
     def wrapped(self, pointer: Pointer) -> HasDispositions:
         """Return a delivery as Proton's package has it."""

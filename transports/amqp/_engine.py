@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from ._deliveries import Pointer, impl_of, load_binding
+from ._ended_sessions import EndedSessions
 from ._options import AmqpOptions
 from ._proton import LOCAL_UNINIT, AmqpLink, Collector, Condition, Event, Proton, Session
 from ._sasl import AMQP_HEADER
@@ -134,6 +135,7 @@ class AmqpEngine:
         self.binding: Final = load_binding()
         self._links: dict[Pointer, AmqpLink] = {}
         self._sessions: dict[Session, None] = {}
+        self._ended: Final = EndedSessions(self.binding)
         self._collector: Collector = proton.Collector()
         self._connection = proton.Connection()
         self._connection.container = container
@@ -254,6 +256,8 @@ class AmqpEngine:
         self._sessions.clear()
         self._transport.unbind()
         self._connection.free()
+        # Without a transport no link counts as attached any more.
+        self._ended.clear()
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -327,6 +331,8 @@ class AmqpEngine:
         if self._sessions.pop(session, self) is None:
             session.close()
             session.free()
+            if not self._ended.add(session):
+                self.close("amqp:resource-limit-exceeded", "too many ended sessions")
             self._share_room()
 
     def _attach(self, link: AmqpLink) -> bool:
