@@ -6,7 +6,7 @@ from ._errors import BadRecord
 from ._identities import Identity, is_derived
 from ._record_reader import MAX_NUMBER
 
-__all__ = ["check_key", "check_number", "check_size"]
+__all__ = ["check_key", "check_number", "check_size", "check_text"]
 
 
 def check_key(what: str, identity: Identity) -> None:
@@ -38,3 +38,16 @@ def check_size(what: str, data: bytes, most: int, least: int = 0) -> None:
     if not least <= len(data) <= most:
         right = str(least) if least == most else f"{least} to {most}"
         raise BadRecord(f"{what} has {len(data)} bytes, not {right}")
+
+
+def check_text(what: str, text: str, most: int, least: int = 0) -> None:
+    """Check that a text has `least` to `most` bytes in UTF-8.
+
+    Raises:
+        BadRecord: It has not, or cannot be written in it.
+    """
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise BadRecord(f"{what} is not UTF-8") from None
+    check_size(what, data, most, least)

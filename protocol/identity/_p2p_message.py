@@ -201,8 +201,9 @@ def pad_to(message: P2PMessage, size: int) -> P2PMessage:
 def _read_content(reader: RecordReader) -> P2PContent:
     count = reader.enter("the content", 2, 3)
     kind = reader.number("the kind of the content", 3)
-    if count != (3 if kind in {1, 2} else 2):
-        raise BadRecord(f"content of kind {kind} has another number of items than {count}")
+    right = 3 if kind in {1, 2} else 2
+    if count != right:
+        raise BadRecord(f"content of kind {kind} has {right} items, not {count}")
     content: P2PContent
     if kind == 0:
         content = EngineContent(reader.binary("the envelope", MAX_CONTENT, 1))
@@ -223,15 +224,13 @@ def _handle(reader: RecordReader) -> bytes:
 
 
 def _content_items(content: P2PContent) -> tuple[object, ...]:
-    match content:
-        case EngineContent(envelope):
-            return 0, envelope
-        case RelayContent(envelope, handle):
-            return 1, envelope, handle
-        case ReplyContent(handle, reply):
-            return 2, handle, reply
-        case ControlContent(record):
-            return 3, record
+    if isinstance(content, EngineContent):
+        return 0, content.envelope
+    if isinstance(content, RelayContent):
+        return 1, content.envelope, content.handle
+    if isinstance(content, ReplyContent):
+        return 2, content.handle, content.reply
+    return 3, content.record
 
 
 def _head_size(size: int) -> int:

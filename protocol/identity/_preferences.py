@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from ._checks import check_key, check_number, check_text
 from ._errors import BadRecord
-from ._identities import Identity, is_derived
-from ._record_reader import MAX_NUMBER, RecordReader
+from ._identities import Identity
+from ._record_reader import RecordReader
 
 __all__ = [
     "MAX_HOPS",
@@ -74,8 +75,8 @@ class RoutingScope:
     def __post_init__(self) -> None:
         if (self.domain is not None) != (self.kind is ScopeKind.DOMAIN):
             raise BadRecord("a scope has a domain if it is of one, and only then")
-        if self.domain is not None and is_derived(self.domain):
-            raise BadRecord("the domain of a scope has no key")
+        if self.domain is not None:
+            check_key("the domain of a scope", self.domain)
 
 
 SCOPE_LOCAL: Final = RoutingScope(ScopeKind.LOCAL)
@@ -164,13 +165,8 @@ class Protocol:
     version: int
 
     def __post_init__(self) -> None:
-        size = len(self.name.encode())
-        if not 0 < size <= MAX_PROTOCOL_NAME:
-            raise BadRecord(
-                f"the name of a protocol has {size} bytes, not 1 to {MAX_PROTOCOL_NAME}"
-            )
-        if not 0 <= self.version <= MAX_NUMBER:
-            raise BadRecord(f"the version of a protocol is {self.version}")
+        check_text("the name of the protocol", self.name, MAX_PROTOCOL_NAME, 1)
+        check_number("the version of the protocol", self.version)
 
 
 def read_scope(reader: RecordReader, what: str) -> RoutingScope:
@@ -225,7 +221,7 @@ def read_transport_prefs(reader: RecordReader) -> TransportPrefs | None:
     security = Security(reader.number("the kind of the security", max(Security)))
     if (count == 2) != (security is Security.ONION):
         raise BadRecord("the security has a number of hops if it is onion routing, and only then")
-    hops = reader.number("the hops", MAX_HOPS) if count == 2 else 0
+    hops = reader.number("the number of hops", MAX_HOPS) if count == 2 else 0
     reader.leave()
     reader.leave()
     return TransportPrefs(ordering, reliability, security, hops)
