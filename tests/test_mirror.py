@@ -119,6 +119,7 @@ CONCEPTS = {
         "eventlog/test_recover": "_scan",
         "eventlog/test_segment": "_header _records",
         "identity/test_requests": "_request_codec",
+        "identity/test_events": "_topic_records",
         "identity/test_routing_table": "_routes",
         "options/test_check": "_kinds",
         "pipes/test_frames": "_frame_reader",
