@@ -6,6 +6,7 @@ OnwardError
     └── IdentityError           an input that has to do with identities cannot be used
         ├── BadIdentity         a text or bytes that are no identity or destination
         ├── BadKey              bytes that are no key
+        ├── BadPath             relays that are no path
         ├── BadRecord           bytes that are no record
         │   ├── BadKeyFile      bytes that are no key file, or cannot be unlocked
         │   └── RecordTooBig    more bytes than a record may have
@@ -26,6 +27,7 @@ __all__ = [
     "BadIdentity",
     "BadKey",
     "BadKeyFile",
+    "BadPath",
     "BadRecord",
     "IdentityError",
     "MessageTooBig",
@@ -77,6 +79,21 @@ class BadKey(IdentityError):
 
     def __str__(self) -> str:
         return f"no key: {self.reason}"
+
+
+class BadPath(IdentityError):
+    """Relays are no path of a message. Nothing was sent.
+
+    Attributes:
+        reason: What is wrong with them.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no path: {self.reason}"
 
 
 class BadRecord(IdentityError):

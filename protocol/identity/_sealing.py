@@ -40,6 +40,7 @@ __all__ = [
     "Opened",
     "SealingKey",
     "SealingKeys",
+    "encapsulated_key",
     "key_id",
     "room_for",
     "seal",
@@ -93,6 +94,11 @@ class Opened:
 def key_id(public: bytes) -> bytes:
     """Return the four bytes that say to a node which of its keys a text is sealed to."""
     return hashlib.sha256(_KEY_ID + public).digest()[:_KEY_ID_SIZE]
+
+
+def encapsulated_key(sealed: bytes) -> bytes:
+    """Return the key that was drawn for a sealed text, by which it is known."""
+    return sealed[_KEY_ID_SIZE : _KEY_ID_SIZE + _ENCAPSULATED_SIZE]
 
 
 def room_for(inner: bytes) -> int:
