@@ -6,16 +6,22 @@ import hashlib
 from dataclasses import dataclass, field
 
 from onward.protocol.identity import (
+    NO_REPLY,
     Destination,
     DestinationKind,
     EngineMessage,
+    HandleRefusal,
+    HandleTable,
     Hop,
     Identity,
     LayerTags,
+    PassedBack,
     Peeled,
     Peeler,
+    PeelOutcome,
     Protocol,
     RelayContent,
+    ReturnHandle,
     SealingKeys,
     SigningKey,
     Verifiers,
@@ -65,8 +71,10 @@ class OnionNode:
         self.engine = SigningKey(secret(f"{name} engine"))
         self.keys = SealingKeys(secret(f"{name} opens"))
         self.rules = Rules(here={self.engine.identity})
+        self.handles = HandleTable()
         self.tags = LayerTags()
         self.peeler = Peeler(self.identity, self.keys, self.tags, self.rules, Verifiers())
+        self._drawn = 0
 
     @property
     def identity(self) -> Identity:
@@ -76,8 +84,25 @@ class OnionNode:
     def hop(self) -> Hop:
         return Hop(self.identity, self.keys.public)
 
+    def draw(self, size: int) -> bytes:
+        self._drawn += 1
+        return secret(f"{self.name} {self._drawn}", size)
+
     def take(self, content: RelayContent, peer: Identity, now: int = NOW) -> Peeled:
         return self.peeler.peel(content.envelope, peer, now)
+
+    def take_with_handle(
+        self, content: RelayContent, peer: Identity, now: int = NOW
+    ) -> tuple[Peeled, RelayContent]:
+        """Open a layer; return the result and what goes on, with the handle of this node."""
+        peeled = self.take(content, peer, now)
+        handle = None
+        if content.handle is not None and peeled.reply_key != NO_REPLY:
+            handle = self.draw(16)
+            user = peeled.following if peeled.outcome is PeelOutcome.NEXT else None
+            entry = ReturnHandle(peer, content.handle, peeled.reply_key, peeled.expiry, user)
+            assert self.handles.add(handle, entry, now) is None
+        return peeled, RelayContent(peeled.envelope, handle)
 
 
 def message_to(node: OnionNode, body: bytes = b"hello") -> bytes:
@@ -91,3 +116,8 @@ def message_to(node: OnionNode, body: bytes = b"hello") -> bytes:
         expiry=EXPIRY,
     )
     return sign_engine_message(message, SENDER)
+
+
+def passed(result: PassedBack | HandleRefusal) -> PassedBack:
+    assert isinstance(result, PassedBack)
+    return result

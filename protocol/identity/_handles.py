@@ -1,0 +1,365 @@
+"""The way back of answers: handles that are good for one use.
+
+A relay that passes a sealed message on keeps a handle: 16 random bytes that stand for the previous
+node, the handle of that node, and its own reply key. It gives the handle to the next node alone,
+which may use it once, until the message expires. At its end the message has a handle as well, which
+its receiver answers by; and the sender has one for the answer that it waits for.
+
+What a handle is refused for is counted, and nothing is sent to any peer for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
+
+from ._errors import BadKey
+from ._freshness import MAX_SKEW, FreshnessRefusal, PeerShares
+from ._identities import Identity
+from ._p2p_message import HANDLE_SIZE, ReplyContent
+from ._replies import REPLY_SIZES, check_answer, open_answer, seal_answer, stream_xor
+from ._sealing import REPLY_KEY_SIZE
+
+__all__ = [
+    "MAX_EXPECTED",
+    "MAX_HANDLES",
+    "MAX_HANDLES_OF_PEER",
+    "Answer",
+    "ExpectedAnswer",
+    "ExpectedAnswers",
+    "HandleRefusal",
+    "HandleTable",
+    "PassedBack",
+    "ReturnHandle",
+]
+
+MAX_HANDLES: Final = 65_536
+"""Most handles that a node keeps for others, until their use or expiry. Beyond: the message has
+none, which is counted."""
+MAX_HANDLES_OF_PEER: Final = 16_384
+"""Most of these handles for one peer. Beyond: the message has none, which is counted."""
+MAX_EXPECTED: Final = 16_384
+"""Most answers that a node waits for at a time. Beyond: the message is refused at its sender."""
+
+_AT_ONCE: Final = 256
+"""Most handles that are forgotten for one that is added."""
+
+
+class HandleRefusal(StrEnum):
+    """The reason for which a handle is refused. As a value, the text for people."""
+
+    UNKNOWN = "there is no such handle, or it was used"
+    FOREIGN = "the handle is for another peer"
+    EXPIRED = "the handle has expired"
+    BAD_SIZE = "no answer has this size"
+    TAMPERED = "the answer was changed on its way"
+    IN_USE = "the handle is in use"
+    SHARE_FULL = "the peer has used its share of the handles"
+    FULL = "there are as many handles as may be"
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnHandle:
+    """The way of an answer from here.
+
+    Attributes:
+        peer: The node that it goes to.
+        handle: What that node knows its way by.
+        reply_key: The key of this node, 32 bytes.
+        expiry: When it is of no use any more, in Unix milliseconds.
+        user: The node that may use it; `None` if this node is the far end, and answers itself.
+
+    Raises:
+        BadKey: The reply key or the handle has another size.
+    """
+
+    peer: Identity
+    handle: bytes
+    reply_key: bytes = field(repr=False)
+    expiry: int
+    user: Identity | None
+
+    def __post_init__(self) -> None:
+        _check_handle(self.handle)
+        _check_reply_key(self.reply_key)
+
+
+@dataclass(frozen=True, slots=True)
+class PassedBack:
+    """An answer that goes on to a peer.
+
+    Attributes:
+        peer: The node.
+        content: What the message to it says.
+    """
+
+    peer: Identity
+    content: ReplyContent
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedAnswer:
+    """An answer that this node waits for.
+
+    Attributes:
+        peer: The first hop of the path, by which the answer comes.
+        reply_keys: Those of the hops of the path, in their order.
+        request: The `id` of the message that asks.
+        expiry: When it is of no use any more, in Unix milliseconds.
+
+    Raises:
+        BadKey: There is no reply key, or one has another size.
+    """
+
+    peer: Identity
+    reply_keys: tuple[bytes, ...] = field(repr=False)
+    request: int
+    expiry: int
+
+    def __post_init__(self) -> None:
+        if not self.reply_keys:
+            raise BadKey("a path has a reply key for each hop")
+        for key in self.reply_keys:
+            _check_reply_key(key)
+
+    @property
+    def user(self) -> Identity:
+        """The node that may use the handle."""
+        return self.peer
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that has come.
+
+    Attributes:
+        request: The `id` of the message that asked.
+        data: What the far end has sealed.
+    """
+
+    request: int
+    data: bytes
+
+
+_E = TypeVar("_E", ReturnHandle, ExpectedAnswer)
+
+
+class _Handles(Generic[_E]):
+    """Handles with a limit, of all peers and of one; each is for one use until its expiry."""
+
+    __slots__ = ("_by_expiry", "_entries", "_shares", "refused")
+
+    def __init__(self, limit: int, share: int) -> None:
+        self._entries: dict[bytes, _E] = {}
+        self._by_expiry: list[tuple[int, bytes]] = []
+        self._shares = PeerShares(limit, share)
+        self.refused = dict.fromkeys(HandleRefusal, 0)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def forget_expired(self, now: int) -> None:
+        """Forget handles that are expired, some in each call; one that is added does so as well.
+
+        Args:
+            now: The time, in Unix milliseconds.
+        """
+        for _ in range(_AT_ONCE):
+            if not self._by_expiry or not _is_expired(self._by_expiry[0][0], now):
+                return
+            _, handle = heappop(self._by_expiry)
+            entry = self._entries.get(handle)
+            if entry is not None and _is_expired(entry.expiry, now):
+                self._remove(handle)
+
+    def forget_peer(self, peer: Identity) -> None:
+        """Forget the handles of a peer that is not trusted any more."""
+        for handle in [each for each, entry in self._entries.items() if entry.peer == peer]:
+            self._remove(handle)
+
+    def _add(self, handle: bytes, entry: _E, now: int) -> HandleRefusal | None:
+        _check_handle(handle)
+        self.forget_expired(now)
+        refusal = self._refusal_to_add(handle, entry, now)
+        if refusal is None:
+            self._entries[handle] = entry
+            self._shares.add(entry.peer)
+            heappush(self._by_expiry, (entry.expiry, handle))
+            self._shorten()
+            return None
+        return self._counted(refusal)
+
+    def _refusal_to_add(self, handle: bytes, entry: _E, now: int) -> HandleRefusal | None:
+        if handle in self._entries:
+            return HandleRefusal.IN_USE
+        if _is_expired(entry.expiry, now):
+            return HandleRefusal.EXPIRED
+        full = self._shares.refusal(entry.peer)
+        return None if full is None else _FULL[full]
+
+    def _take(self, handle: bytes, user: Identity | None, now: int) -> _E | HandleRefusal:
+        """Return the entry of a handle, which is used with it."""
+        entry = self._entries.get(handle)
+        if entry is None:
+            return self._counted(HandleRefusal.UNKNOWN)
+        if entry.user != user:
+            # It stays: whatever another peer does takes no answer from this one.
+            return self._counted(HandleRefusal.FOREIGN)
+        self._remove(handle)
+        if _is_expired(entry.expiry, now):
+            return self._counted(HandleRefusal.EXPIRED)
+        return entry
+
+    def _remove(self, handle: bytes) -> None:
+        self._shares.remove(self._entries.pop(handle).peer)
+
+    def _shorten(self) -> None:
+        """Forget when handles expire that were used, so that these are never most of the list."""
+        if len(self._by_expiry) > 2 * len(self._entries) + _AT_ONCE:
+            self._by_expiry = [(entry.expiry, each) for each, entry in self._entries.items()]
+            heapify(self._by_expiry)
+
+    def _counted(self, refusal: HandleRefusal) -> HandleRefusal:
+        self.refused[refusal] += 1
+        return refusal
+
+
+class HandleTable(_Handles[ReturnHandle]):
+    """The handles that a node keeps for others.
+
+    Args:
+        limit: Most handles.
+        share: Most handles of one peer.
+
+    Attributes:
+        refused: The handles that were refused, by their reasons.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, limit: int = MAX_HANDLES, share: int = MAX_HANDLES_OF_PEER) -> None:
+        super().__init__(limit, share)
+
+    def add(self, handle: bytes, entry: ReturnHandle, now: int) -> HandleRefusal | None:
+        """Keep a handle; return why it is refused, or `None` if it is not.
+
+        Args:
+            handle: 16 secret random bytes.
+            entry: What it stands for.
+            now: The time, in Unix milliseconds.
+
+        Raises:
+            BadKey: The handle has another size.
+        """
+        return self._add(handle, entry, now)
+
+    def pass_back(
+        self, handle: bytes, peer: Identity, reply: bytes, now: int
+    ) -> PassedBack | HandleRefusal:
+        """Return the answer that a relay passes back, or why it is dropped.
+
+        Args:
+            handle: The handle that came with it.
+            peer: The node at the other end of the link by which it came.
+            reply: The answer.
+            now: The time, in Unix milliseconds.
+        """
+        if len(reply) not in REPLY_SIZES:
+            return self._counted(HandleRefusal.BAD_SIZE)
+        entry = self._take(handle, peer, now)
+        if isinstance(entry, HandleRefusal):
+            return entry
+        passed = stream_xor(entry.reply_key, reply)
+        return PassedBack(entry.peer, ReplyContent(entry.handle, passed))
+
+    def answer(
+        self, handle: bytes, data: bytes, nonce: bytes, now: int
+    ) -> PassedBack | HandleRefusal:
+        """Return the answer that the far end sends, or why there is none.
+
+        Args:
+            handle: The handle of the message that it answers.
+            data: What it says.
+            nonce: 12 random bytes.
+            now: The time, in Unix milliseconds.
+
+        Raises:
+            BadKey: The nonce has another size. The handle is not used.
+            MessageTooBig: It is over the greatest bucket. The handle is not used.
+        """
+        check_answer(data, nonce)
+        entry = self._take(handle, None, now)
+        if isinstance(entry, HandleRefusal):
+            return entry
+        reply = seal_answer(entry.reply_key, data, nonce)
+        return PassedBack(entry.peer, ReplyContent(entry.handle, reply))
+
+
+class ExpectedAnswers(_Handles[ExpectedAnswer]):
+    """The answers that a node waits for.
+
+    Args:
+        limit: Most answers.
+
+    Attributes:
+        refused: The handles that were refused, by their reasons.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, limit: int = MAX_EXPECTED) -> None:
+        super().__init__(limit, limit + 1)
+
+    def expect(self, handle: bytes, answer: ExpectedAnswer, now: int) -> HandleRefusal | None:
+        """Wait for an answer; return why not, or `None`.
+
+        Args:
+            handle: 16 secret random bytes, which the first hop is given.
+            answer: What is waited for.
+            now: The time, in Unix milliseconds.
+
+        Raises:
+            BadKey: The handle has another size.
+        """
+        return self._add(handle, answer, now)
+
+    def open(self, handle: bytes, peer: Identity, reply: bytes, now: int) -> Answer | HandleRefusal:
+        """Return an answer that has come, or why it is dropped; it is waited for no longer.
+
+        Args:
+            handle: The handle that came with it.
+            peer: The node at the other end of the link by which it came.
+            reply: The answer.
+            now: The time, in Unix milliseconds.
+        """
+        if len(reply) not in REPLY_SIZES:
+            return self._counted(HandleRefusal.BAD_SIZE)
+        entry = self._take(handle, peer, now)
+        if isinstance(entry, HandleRefusal):
+            return entry
+        data = open_answer(entry.reply_keys, reply)
+        if data is None:
+            return self._counted(HandleRefusal.TAMPERED)
+        return Answer(entry.request, data)
+
+
+def _check_handle(handle: bytes) -> None:
+    if len(handle) != HANDLE_SIZE:
+        raise BadKey(f"a handle has {HANDLE_SIZE} bytes, not {len(handle)}")
+
+
+def _check_reply_key(key: bytes) -> None:
+    if len(key) != REPLY_KEY_SIZE:
+        raise BadKey(f"a reply key has {REPLY_KEY_SIZE} bytes, not {len(key)}")
+
+
+def _is_expired(expiry: int, now: int) -> bool:
+    return expiry < now - MAX_SKEW
+
+
+_FULL: Final = {
+    FreshnessRefusal.SHARE_FULL: HandleRefusal.SHARE_FULL,
+    FreshnessRefusal.FULL: HandleRefusal.FULL,
+}

@@ -1,0 +1,251 @@
+"""The way back of answers: handles for one use, of one peer, until their expiry."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from onward.protocol.identity import (
+    MAX_HOPS,
+    MAX_SKEW,
+    REPLY_SIZES,
+    Answer,
+    BadKey,
+    ExpectedAnswer,
+    ExpectedAnswers,
+    HandleRefusal,
+    HandleTable,
+    MessageTooBig,
+    PeelOutcome,
+    RelayContent,
+    ReturnHandle,
+    build_onion,
+    one_time_signers,
+    stream_xor,
+)
+from tests.support.onions import EXPIRY, NOW, SENDER, OnionNode, message_to, passed, secret
+
+HANDLE = secret("handle", 16)
+BACK = secret("handle of the peer", 16)
+KEY = secret("reply key")
+NONCE = secret("nonce", 12)
+REPLY = secret("reply", min(REPLY_SIZES))
+A, B, C = (OnionNode(name).identity for name in "abc")
+
+
+def entry(number: int = 0, *, far: bool = False, expiry: int = EXPIRY) -> ReturnHandle:
+    return ReturnHandle((A, C)[number % 2], BACK, KEY, expiry, None if far else B)
+
+
+def table(handle: ReturnHandle | None = None) -> HandleTable:
+    found = HandleTable()
+    assert found.add(HANDLE, entry() if handle is None else handle, NOW) is None
+    return found
+
+
+def counted(handles: HandleTable | ExpectedAnswers) -> dict[HandleRefusal, int]:
+    return {refusal: count for refusal, count in handles.refused.items() if count}
+
+
+@given(st.integers(1, MAX_HOPS), st.binary(max_size=3000), st.binary(max_size=3000))
+@settings(max_examples=30)
+def test_an_answer_comes_back_the_way_that_its_message_went(
+    count: int, asked: bytes, data: bytes
+) -> None:
+    nodes = [OnionNode(f"node {number}") for number in range(count)]
+    reply_keys = tuple(secret(f"reply {number}") for number in range(count))
+    envelope = build_onion(
+        [node.hop for node in nodes],
+        message_to(nodes[-1], asked),
+        expiry=EXPIRY,
+        signers=one_time_signers(secret("once", 32 * count)),
+        reply_keys=reply_keys,
+    )
+    expected = ExpectedAnswers()
+    waited = ExpectedAnswer(nodes[0].identity, reply_keys, 7, EXPIRY)
+    assert expected.expect(HANDLE, waited, NOW) is None
+    content, peer = RelayContent(envelope, HANDLE), SENDER.identity
+    outcomes: list[PeelOutcome] = []
+    for node in nodes:
+        peeled, content = node.take_with_handle(content, peer)
+        outcomes.append(peeled.outcome)
+        peer = node.identity
+    assert outcomes == [PeelOutcome.NEXT] * (count - 1) + [PeelOutcome.DELIVER]
+    assert content.handle is not None
+
+    back = passed(nodes[-1].handles.answer(content.handle, data, NONCE, NOW))
+    for node, before in pairwise(reversed(nodes)):
+        assert back.peer == before.identity
+        back = passed(
+            before.handles.pass_back(back.content.handle, node.identity, back.content.reply, NOW)
+        )
+    assert back.peer == SENDER.identity
+    assert back.content.handle == HANDLE
+    answer = expected.open(HANDLE, nodes[0].identity, back.content.reply, NOW)
+    assert answer == Answer(7, data)
+    # Nothing is left of it anywhere.
+    assert len(expected) == sum(len(node.handles) for node in nodes) == 0
+
+
+def test_a_relay_gives_an_answer_its_own_stream_and_the_handle_before() -> None:
+    back = passed(table().pass_back(HANDLE, B, REPLY, NOW))
+    assert (back.peer, back.content.handle) == (A, BACK)
+    assert back.content.reply == stream_xor(KEY, REPLY)
+
+
+def test_a_handle_is_good_for_one_use() -> None:
+    handles = table()
+    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+    assert handles.pass_back(HANDLE, B, REPLY, NOW) is HandleRefusal.UNKNOWN
+    handles = table(entry(far=True))
+    passed(handles.answer(HANDLE, b"yes", NONCE, NOW))
+    assert handles.answer(HANDLE, b"no", NONCE, NOW) is HandleRefusal.UNKNOWN
+    assert counted(handles) == {HandleRefusal.UNKNOWN: 1}
+
+
+def test_a_handle_of_another_peer_is_refused_and_stays() -> None:
+    handles = table()
+    assert handles.pass_back(HANDLE, C, REPLY, NOW) is HandleRefusal.FOREIGN
+    assert handles.pass_back(HANDLE, A, REPLY, NOW) is HandleRefusal.FOREIGN
+    # An engine of this node has no part in it, nor a peer in what an engine answers.
+    assert handles.answer(HANDLE, b"yes", NONCE, NOW) is HandleRefusal.FOREIGN
+    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+    far = table(entry(far=True))
+    assert far.pass_back(HANDLE, A, REPLY, NOW) is HandleRefusal.FOREIGN
+    assert counted(handles) == {HandleRefusal.FOREIGN: 3}
+
+
+def test_a_handle_is_good_until_its_expiry() -> None:
+    passed(table().pass_back(HANDLE, B, REPLY, EXPIRY + MAX_SKEW))
+    handles = table()
+    late = EXPIRY + MAX_SKEW + 1
+    assert handles.pass_back(HANDLE, B, REPLY, late) is HandleRefusal.EXPIRED
+    assert handles.add(HANDLE, entry(), late) is HandleRefusal.EXPIRED
+    assert len(handles) == 0
+
+
+def test_an_answer_of_another_size_is_refused_and_uses_no_handle() -> None:
+    handles = table()
+    for reply in (b"", REPLY[:-1], REPLY + b"\0", bytes(72 * 1024)):
+        assert handles.pass_back(HANDLE, B, reply, NOW) is HandleRefusal.BAD_SIZE
+    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+
+
+def test_an_answer_that_cannot_be_sealed_uses_no_handle() -> None:
+    handles = table(entry(far=True))
+    with pytest.raises(MessageTooBig):
+        handles.answer(HANDLE, bytes(65533), NONCE, NOW)
+    with pytest.raises(BadKey):
+        handles.answer(HANDLE, b"yes", b"", NOW)
+    passed(handles.answer(HANDLE, b"yes", NONCE, NOW))
+
+
+def test_a_handle_in_use_is_not_replaced() -> None:
+    handles = table()
+    assert handles.add(HANDLE, entry(1), NOW) is HandleRefusal.IN_USE
+    assert passed(handles.pass_back(HANDLE, B, REPLY, NOW)).peer == A
+
+
+def test_the_handles_of_one_peer_and_of_all_have_a_limit() -> None:
+    handles = HandleTable(limit=3, share=2)
+    names = [secret(f"handle {number}", 16) for number in range(9)]
+    assert handles.add(names[0], entry(0), NOW) is None
+    assert handles.add(names[2], entry(0), NOW) is None
+    assert handles.add(names[4], entry(0), NOW) is HandleRefusal.SHARE_FULL
+    assert handles.add(names[1], entry(1), NOW) is None
+    assert handles.add(names[3], entry(1), NOW) is HandleRefusal.FULL
+    passed(handles.pass_back(names[0], B, REPLY, NOW))
+    assert handles.add(names[3], entry(1), NOW) is None
+    assert counted(handles) == {HandleRefusal.SHARE_FULL: 1, HandleRefusal.FULL: 1}
+
+
+def test_expired_handles_make_room() -> None:
+    handles = HandleTable(limit=2)
+    first, second, third = (secret(f"handle {number}", 16) for number in range(3))
+    assert handles.add(first, entry(), NOW) is None
+    assert handles.add(second, entry(expiry=EXPIRY + 5000), NOW) is None
+    late = EXPIRY + MAX_SKEW + 1
+    assert handles.add(third, entry(expiry=EXPIRY + 5000), late) is None
+    assert len(handles) == 2
+    handles.forget_expired(late + 5000)
+    assert len(handles) == 0
+
+
+def test_many_expired_handles_are_forgotten_bit_by_bit() -> None:
+    handles = HandleTable()
+    for number in range(300):
+        assert handles.add(secret(f"handle {number}", 16), entry(number), NOW) is None
+    late = EXPIRY + MAX_SKEW + 1
+    handles.forget_expired(late)
+    assert len(handles) == 300 - 256
+    handles.forget_expired(late)
+    assert len(handles) == 0
+
+
+def test_a_handle_that_was_used_and_drawn_again_has_its_new_expiry() -> None:
+    handles = table()
+    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+    assert handles.add(HANDLE, entry(expiry=EXPIRY + 5000), NOW) is None
+    handles.forget_expired(EXPIRY + MAX_SKEW + 1)
+    assert len(handles) == 1
+
+
+def test_used_handles_do_not_pile_up_until_their_expiry() -> None:
+    handles = HandleTable()
+    for number in range(2000):
+        handle = secret(f"handle {number}", 16)
+        assert handles.add(handle, entry(number, far=True), NOW) is None
+        passed(handles.answer(handle, b"", NONCE, NOW))
+    assert len(handles) == 0
+    assert len(handles._by_expiry) < 300
+
+
+def test_a_peer_that_is_not_trusted_any_more_gets_nothing() -> None:
+    handles = table()
+    other = secret("other handle", 16)
+    assert handles.add(other, entry(1), NOW) is None
+    handles.forget_peer(A)
+    assert handles.pass_back(HANDLE, B, REPLY, NOW) is HandleRefusal.UNKNOWN
+    assert passed(handles.pass_back(other, B, REPLY, NOW)).peer == C
+
+
+def test_an_answer_that_was_changed_is_found_and_waited_for_no_longer() -> None:
+    far = table(entry(far=True))
+    reply = passed(far.answer(HANDLE, b"yes", NONCE, NOW)).content.reply
+    changed = bytearray(reply)
+    changed[100] ^= 1
+    expected = ExpectedAnswers()
+    waited = ExpectedAnswer(A, (KEY,), 7, EXPIRY)
+    assert expected.expect(HANDLE, waited, NOW) is None
+    assert expected.open(HANDLE, B, reply, NOW) is HandleRefusal.FOREIGN
+    assert expected.open(HANDLE, A, b"", NOW) is HandleRefusal.BAD_SIZE
+    assert expected.open(HANDLE, A, bytes(changed), NOW) is HandleRefusal.TAMPERED
+    assert expected.open(HANDLE, A, reply, NOW) is HandleRefusal.UNKNOWN
+    assert expected.expect(HANDLE, waited, NOW) is None
+    assert expected.open(HANDLE, A, reply, NOW) == Answer(7, b"yes")
+    assert expected.expect(HANDLE, waited, NOW) is None
+    assert expected.open(HANDLE, A, reply, EXPIRY + MAX_SKEW + 1) is HandleRefusal.EXPIRED
+
+
+def test_the_answers_that_are_waited_for_have_a_limit() -> None:
+    expected = ExpectedAnswers(limit=1)
+    waited = ExpectedAnswer(A, (KEY,), 7, EXPIRY)
+    assert expected.expect(HANDLE, waited, NOW) is None
+    assert expected.expect(BACK, waited, NOW) is HandleRefusal.FULL
+    assert len(expected) == 1
+
+
+def test_keys_and_handles_of_another_size_are_errors() -> None:
+    with pytest.raises(BadKey, match="no key: a handle has 16 bytes, not 15"):
+        HandleTable().add(HANDLE[:15], entry(), NOW)
+    with pytest.raises(BadKey, match="no key: a handle has 16 bytes, not 0"):
+        ReturnHandle(A, b"", KEY, EXPIRY, B)
+    with pytest.raises(BadKey, match="no key: a reply key has 32 bytes, not 31"):
+        ReturnHandle(A, BACK, KEY[:31], EXPIRY, B)
+    with pytest.raises(BadKey, match="no key: a reply key has 32 bytes, not 33"):
+        ExpectedAnswer(A, (KEY, KEY + b"\0"), 7, EXPIRY)
+    with pytest.raises(BadKey, match="no key: a path has a reply key for each hop"):
+        ExpectedAnswer(A, (), 7, EXPIRY)
+    assert "reply_key" not in repr(entry())
