@@ -14,6 +14,7 @@ import pytest
 from onward.actors import MailboxOptions, Node, Overflow, Worker
 from onward.actors.testing import virtual_time
 from onward.protocol import Message
+from tests.support.class_bases import ClassTable, Inherits
 from tools import build_backend
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +66,83 @@ def test_a_compiled_coroutine_does_not_wait_while_it_handles_an_exception(module
 def test_such_a_wait_is_found(body: str, lines: list[int]) -> None:
     text = "async def each():\n" + textwrap.indent(body, "    ")
     assert list(waits_while_handling(ast.parse(text))) == lines
+
+
+FOLDERS = ("actors", "cli", "examples", "package", "pipeline", "protocol", "transports")
+
+
+def test_no_interpreted_class_inherits_from_a_compiled_one() -> None:
+    # "interpreted classes cannot inherit from compiled", mypyc says of each use of such a class.
+    assert list(ClassTable.of_files(ROOT, FOLDERS, MODULES).inheritances()) == []
+
+
+BASES = """
+from abc import ABC
+from dataclasses import dataclass
+from enum import Enum
+from functools import total_ordering
+from typing import Generic, NamedTuple, Protocol, TypedDict
+
+from mypy_extensions import mypyc_attr
+
+class Closed: ...
+class Below(Closed): ...
+class Abstract(ABC): ...
+class Structural(Protocol): ...
+class Typed(Generic[T]): ...
+@dataclass(frozen=True)
+class Record: ...
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Allowed: ...
+@mypyc_attr(native_class=False)
+class Plain: ...
+@total_ordering
+class Ordered: ...
+class Failure(Exception): ...
+class Later(Failure): ...
+class Table(dict[str, int]): ...
+class Kind(Enum): ...
+class Pair(NamedTuple): ...
+class Keys(TypedDict): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        *[
+            (f"from ..low._bases import {name}\nclass Made({name}): ...", name)
+            for name in ("Closed", "Below", "Abstract", "Structural", "Record")
+        ],
+        *[
+            (f"from ..low._bases import {name}\nclass Made({name}): ...", "")
+            for name in ("Allowed", "Plain", "Ordered", "Failure", "Later", "Table", "Kind")
+        ],
+        ("from ..low._bases import Typed\nclass Made(Typed[int]): ...", "Typed"),
+        ("from ..low import Closed\nclass Made(Closed): ...", "Closed"),
+        ("from ..low import Other\nclass Made(Other): ...", "Closed"),
+        ("from ..low import Closed as Same\nclass Made(Same): ...", "Closed"),
+        ("from .. import low\nclass Made(low.Closed): ...", "Closed"),
+        ("import onward.low._bases\nclass Made(onward.low._bases.Closed): ...", "Closed"),
+        ("import onward.low._bases as b\ndef make():\n    class Made(A, b.Closed): ...", "Closed"),
+        ("from ..low import Pair, Closed\nclass Made(Pair): ...\nclass Closed(Pair): ...", ""),
+        ("from elsewhere import Closed\nclass Made(Closed): ...", ""),
+        ("from .._loop import Closed\nclass Made(Closed): ...", ""),
+        ("from ..low._bases import Closed\ndef made() -> Closed: ...", ""),
+    ],
+)
+def test_such_a_class_is_found(text: str, base: str) -> None:
+    modules = {
+        "onward.__init__": "",
+        "onward._loop": "from ._loop import Closed",
+        "onward.low.__init__": "from ._bases import Closed, Closed as Other, Pair",
+        "onward.low._bases": BASES,
+        "onward.high._made": text,
+    }
+    found = list(ClassTable(modules, ["onward.low._bases"]).inheritances())
+    line = next((at for at, each in enumerate(text.split("\n"), 1) if "class Made" in each), 0)
+    wanted = Inherits("onward.high._made", line, "Made", f"onward.low._bases.{base}")
+    assert found == ([wanted] if base else [])
 
 
 @pytest.mark.parametrize("from_outside", [False, True])
