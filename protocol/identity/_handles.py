@@ -20,7 +20,7 @@ from ._freshness import MAX_SKEW, FreshnessRefusal, PeerShares
 from ._identities import Identity
 from ._p2p_message import HANDLE_SIZE, ReplyContent
 from ._replies import REPLY_SIZES, check_answer, open_answer, seal_answer, stream_xor
-from ._sealing import REPLY_KEY_SIZE
+from ._sealing import NO_REPLY, REPLY_KEY_SIZE
 
 __all__ = [
     "MAX_EXPECTED",
@@ -67,7 +67,8 @@ class ReturnHandle:
     Attributes:
         peer: The node that it goes to.
         handle: What that node knows its way by.
-        reply_key: The key of this node, 32 bytes.
+        reply_key: The key of this node, 32 bytes; `NO_REPLY` if the message has passed unchanged,
+            as its answer does then.
         expiry: When it is of no use any more, in Unix milliseconds.
         user: The node that may use it; `None` if this node is the far end, and answers itself.
 
@@ -271,8 +272,9 @@ class HandleTable(_Handles[ReturnHandle]):
         entry = self._take(handle, peer, now)
         if isinstance(entry, HandleRefusal):
             return entry
-        passed = stream_xor(entry.reply_key, reply)
-        return PassedBack(entry.peer, ReplyContent(entry.handle, passed))
+        if entry.reply_key != NO_REPLY:
+            reply = stream_xor(entry.reply_key, reply)
+        return PassedBack(entry.peer, ReplyContent(entry.handle, reply))
 
     def answer(
         self, handle: bytes, data: bytes, nonce: bytes, now: int

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from ._errors import BadKey
+from ._freshness import MAX_TTL
 from ._keys import SEED_SIZE
 from ._padding import LENGTH_SIZE, padded, unpadded
 
@@ -55,7 +56,7 @@ NO_REPLY: Final = bytes(REPLY_KEY_SIZE)
 MAX_SEALING_KEYS: Final = 4
 """Most keys that a node opens with, the present one and older ones. The oldest is let go before its
 time, and what is sealed to it is dropped."""
-OLD_KEY_TIME: Final = 10 * 60 * 1000
+OLD_KEY_TIME: Final = MAX_TTL
 """Milliseconds that a key opens after its successor came: the longest time of a message."""
 
 _KEY_ID_SIZE: Final = 4

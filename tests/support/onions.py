@@ -97,10 +97,12 @@ class OnionNode:
         """Open a layer; return the result and what goes on, with the handle of this node."""
         peeled = self.take(content, peer, now)
         handle = None
-        if content.handle is not None and peeled.reply_key != NO_REPLY:
+        wanted = peeled.outcome is PeelOutcome.UNCHANGED or peeled.reply_key != NO_REPLY
+        if content.handle is not None and wanted:
             handle = self.draw(16)
-            user = peeled.following if peeled.outcome is PeelOutcome.NEXT else None
-            entry = ReturnHandle(peer, content.handle, peeled.reply_key, peeled.expiry, user)
+            entry = ReturnHandle(
+                peer, content.handle, peeled.reply_key, peeled.expiry, peeled.following
+            )
             assert self.handles.add(handle, entry, now) is None
         return peeled, RelayContent(peeled.envelope, handle)
 

@@ -20,6 +20,7 @@ from onward.protocol.identity import (
     MessageTooBig,
     PeelOutcome,
     RelayContent,
+    ReplyContent,
     ReturnHandle,
     build_onion,
     one_time_signers,
@@ -93,6 +94,31 @@ def test_a_relay_gives_an_answer_its_own_stream_and_the_handle_before() -> None:
     back = passed(table().pass_back(HANDLE, B, REPLY, NOW))
     assert (back.peer, back.content.handle) == (A, BACK)
     assert back.content.reply == stream_xor(KEY, REPLY)
+
+
+def test_the_answer_to_what_has_passed_unchanged_does_so_as_well() -> None:
+    between, far = OnionNode("between"), OnionNode("far")
+    key = secret("reply of the far end")
+    envelope = build_onion(
+        [far.hop], message_to(far), expiry=EXPIRY, signers=[SENDER], reply_keys=[key]
+    )
+    expected = ExpectedAnswers()
+    waited = ExpectedAnswer(between.identity, (key,), 7, EXPIRY)
+    assert expected.expect(HANDLE, waited, NOW) is None
+    peeled, content = between.take_with_handle(RelayContent(envelope, HANDLE), SENDER.identity)
+    assert (peeled.outcome, content.envelope) == (PeelOutcome.UNCHANGED, envelope)
+    _, content = far.take_with_handle(content, between.identity)
+    assert content.handle is not None
+    first = passed(far.handles.answer(content.handle, b"yes", NONCE, NOW))
+    back = passed(
+        between.handles.pass_back(first.content.handle, far.identity, first.content.reply, NOW)
+    )
+    assert (back.peer, back.content) == (
+        SENDER.identity,
+        ReplyContent(HANDLE, first.content.reply),
+    )
+    answer = expected.open(HANDLE, between.identity, back.content.reply, NOW)
+    assert answer == Answer(7, b"yes")
 
 
 def test_a_handle_is_good_for_one_use() -> None:
@@ -249,3 +275,27 @@ def test_keys_and_handles_of_another_size_are_errors() -> None:
     with pytest.raises(BadKey, match="no key: a path has a reply key for each hop"):
         ExpectedAnswer(A, (), 7, EXPIRY)
     assert "reply_key" not in repr(entry())
+
+
+@given(st.lists(st.tuples(st.sampled_from("+-t"), st.integers(0, 7), st.integers(0, 1))))
+def test_the_table_is_a_dictionary_with_limits(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    handles, model, now = HandleTable(limit=4, share=3), dict[int, ReturnHandle](), NOW
+    for step, number, peer in steps:
+        handle = secret(f"handle {number}", 16)
+        model = {key: each for key, each in model.items() if each.expiry >= now - MAX_SKEW}
+        if step == "t":
+            now += 10_000 * number
+        elif step == "+":
+            peers = [each.peer for each in model.values()]
+            new = entry(peer, expiry=now + 1000 * number)
+            room = len(model) < 4 and peers.count(new.peer) < 3 and number not in model
+            assert (handles.add(handle, new, now) is None) == room
+            if room:
+                model[number] = new
+        else:
+            found = handles.pass_back(handle, B, REPLY, now)
+            kept = model.pop(number, None)
+            assert isinstance(found, HandleRefusal) == (kept is None)
+            assert kept is None or passed(found).peer == kept.peer
