@@ -47,6 +47,8 @@ class SignedKind(StrEnum):
     EVENT = "event"
     LINK = "link"
     RESERVATION = "reservation"
+    JOIN_REQUEST = "join-request"
+    JOIN_RESPONSE = "join-response"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,10 @@ def subscribe(request: int) -> list[SubscriptionAction]:
     return [SendTopicRecord(SubscribeTopic(TOPIC, request))]
 
 
+def state_of(subscription: Subscription) -> SubscriptionState:
+    return subscription.state
+
+
 def following(limits: SubscriptionLimits | None = None) -> Subscription:
     subscription = Subscription(TOPIC, PUBLISHER, limits)
     assert subscription.join(0) == subscribe(1)
@@ -117,7 +121,7 @@ def test_a_gap_is_asked_for_and_filled_in_order() -> None:
     assert subscription.receive_event(event(0), 0) == [*deliver(0, 1, 2), resend(3, 2)]
     assert subscription.receive_event(event(3), 0) == deliver(3)
     assert subscription.receive_event(event(4), 0) == deliver(4, 5)
-    assert subscription.state is SubscriptionState.FOLLOWING
+    assert state_of(subscription) is SubscriptionState.FOLLOWING
     assert subscription.get_timer() is None
 
 
@@ -294,7 +298,7 @@ class Line:
         self.instance = 1000
         self.published: list[int] = []
         self.limits = PublicationLimits(ring_events=4)
-        self.publication = self.start()
+        self.publication: Publication = self.start()
         self.subscription = Subscription(
             TOPIC, PUBLISHER, SubscriptionLimits(first_wait=1, max_wait=1, tries=100)
         )
