@@ -180,12 +180,14 @@ def test_another_key_or_another_info_opens_nothing() -> None:
     assert KEY.open(sealed(), b"") is None
 
 
+@pytest.mark.parametrize("top", [0, 0x80])  # RFC 7748, section 5: the highest bit is ignored
 @pytest.mark.parametrize("point", LOW_ORDER)
-def test_a_point_of_small_order_opens_nothing_and_takes_nothing(point: str) -> None:
-    text = sealed()
-    assert KEY.open(text[:4] + bytes.fromhex(point) + text[36:], INFO) is None
+def test_a_point_of_small_order_opens_nothing_and_takes_nothing(point: str, top: int) -> None:
+    text, written = sealed(), bytearray.fromhex(point)
+    written[31] |= top
+    assert KEY.open(text[:4] + written + text[36:], INFO) is None
     with pytest.raises(BadKey, match="no public key of X25519, or one of small order"):
-        sealed(public=bytes.fromhex(point))
+        sealed(public=bytes(written))
 
 
 @pytest.mark.parametrize(
