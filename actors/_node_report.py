@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..protocol import Address, format_route
+from .runtime._slices import in_slices
 
 if TYPE_CHECKING:
     from ._node import Node
@@ -28,6 +29,7 @@ __all__ = [
     "link_figures",
     "link_row",
     "node_report",
+    "read_report",
 ]
 
 WORKERS: Final = "workers"
@@ -59,9 +61,9 @@ def node_report(node: Node, question: str) -> bytes | None:
     - `dead-letters`: the kept dead letters, the last one first, with their `age` in seconds; and
       the number of all by `reasons`.
     - `node`: the statistics of the node, as one row.
-    - what its workers report, such as `addresses` and `network` of a dispatcher.
+    - what its workers report, such as the `network` of a dispatcher.
 
-    Call it on the node's loop.
+    Call it on the node's loop. What is read in slices only `read_report` returns.
     """
     asked = _REPORTS.get(question)
     if asked is not None:
@@ -70,6 +72,19 @@ def node_report(node: Node, question: str) -> bytes | None:
         total, rows, more = len(found := own()), found, {}
     else:
         return None
+    return _report(node, total, rows, more)
+
+
+async def read_report(node: Node, question: str) -> bytes | None:
+    """Return a report, or one that is read in slices, such as the `addresses` of a dispatcher."""
+    long = node.parts.long_rows.get(question)
+    if long is None:
+        return node_report(node, question)
+    found = await in_slices(long())
+    return _report(node, len(found), map(_row, found), {})
+
+
+def _report(node: Node, total: int, rows: Iterable[_Row], more: Mapping[str, Any]) -> bytes:
     fitting = ",".join(_fitting(rows))
     head = json.dumps({"node": _text(node.name), "total": total, **more}, separators=(",", ":"))
     return f'{head[:-1]},"rows":[{fitting}]}}'.encode()

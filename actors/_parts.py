@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ._shutdown import Shutdown
@@ -44,12 +44,14 @@ class Parts:
         transports: The transports, by scheme and address type.
         shutdown: The stop of the node and of its workers.
         reports: The rows that workers of this project have for an operator, by the question.
+        long_rows: Rows of theirs that are read in slices, which are dataclasses.
         long_reports: The figures of theirs that are read in slices, by the question.
     """
 
     __slots__ = (
         "guards",
         "long_reports",
+        "long_rows",
         "reports",
         "requests",
         "router",
@@ -74,6 +76,7 @@ class Parts:
         self.transports: Final = Transports(node, self.guards)
         self.shutdown: Final = Shutdown(self.router, self.requests, self.transports)
         self.reports: Final[dict[str, Callable[[], list[dict[str, Any]]]]] = {}
+        self.long_rows: Final[dict[str, Callable[[], Slices[Sequence[object]]]]] = {}
         self.long_reports: Final[dict[str, Callable[[], Slices[dict[str, Any]]]]] = {}
         # The three that look down: an error reply is a message, and so on.
         self.undeliverable.error_replies.send = self.router.dispatch_or_lose

@@ -106,7 +106,7 @@ class DispatchWorker(Worker):
         node.add_rule(NAME, core.fast.enter, owner=owner)
         node.add_rule(DELIVERY, core.fast.reply, owner=owner)
         node.parts.undeliverable.ends[DELIVERY] = core.copies.failed
-        node.parts.reports[ADDRESSES] = lambda: json_rows(name_rows(core, provisions))
+        node.parts.long_rows[ADDRESSES] = lambda: name_rows(core, provisions)
         node.parts.reports[DISPATCHER] = lambda: json_rows([statistics_of(core, network)])
         node.parts.long_reports[AGES] = lambda: age_figures(core)
         node.parts.reports[NETWORK] = lambda: json_rows(network_rows(core, network))
@@ -122,11 +122,12 @@ class DispatchWorker(Worker):
         self.node.remove_rule(DELIVERY, owner=owner)
         self.node.parts.undeliverable.ends.pop(DELIVERY, None)
         reports = self.node.parts.reports
-        gone = [ADDRESSES, DISPATCHER, NETWORK]
+        gone = [DISPATCHER, NETWORK]
         if not reports.get(CONTAINERS, list)():
             gone += CONTAINERS, CONTAINER_LINKS
         for question in gone:
             reports.pop(question, None)
+        self.node.parts.long_rows.pop(ADDRESSES, None)
         self.node.parts.long_reports.pop(AGES, None)
         if (tags := self.core.provisioning.tags) is not None:
             tags.stop()

@@ -381,8 +381,11 @@ class Dispatcher(DispatcherCircuits):
         return await self._core.topology.join(to, cost, name)
 
     def names(self) -> list[NameStatistics]:
-        """Return the figures of each name that has consumers, producers or messages, by name."""
-        return name_rows(self._core, self._core.provisioning.provisions)
+        """Return the figures of each name that has consumers, producers or messages, by name.
+
+        All are read at once. The management service of the node reads them in slices.
+        """
+        return whole(name_rows(self._core, self._core.provisioning.provisions))
 
     def nodes(self) -> list[NetworkNode]:
         """Return the nodes of the network as this one knows them, itself first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from heapq import merge
 from typing import Any
 
 from ...protocol.dispatch import Ages, Network, Provisions, RoutingPattern
@@ -184,11 +185,24 @@ def age_figures(core: DispatchCore) -> Slices[dict[str, Any]]:
     return ages._asdict()
 
 
-def name_rows(core: DispatchCore, provisions: Provisions) -> list[NameStatistics]:
-    """Return a row for each name that has a state, by name."""
-    states = sorted(core.names.states.values(), key=lambda each: each.name.text)
-    now = core.now()
-    return [_name_row(each, provisions, now) for each in states]
+def name_rows(core: DispatchCore, provisions: Provisions) -> Slices[list[NameStatistics]]:
+    """Return a row for each name that has a state, by name, in slices."""
+    states, now = tuple(core.names.states.values()), core.now()
+    parts: list[list[NameStatistics]] = []
+    for at in range(0, len(states), _SLICE):
+        part = [_name_row(each, provisions, now) for each in states[at : at + _SLICE]]
+        parts.append(sorted(part, key=_name_of))
+        yield
+    rows: list[NameStatistics] = []
+    for row in merge(*parts, key=_name_of):
+        rows.append(row)
+        if len(rows) % _SLICE == 0:
+            yield
+    return rows
+
+
+def _name_of(row: NameStatistics) -> str:
+    return row.name
 
 
 def _name_row(state: NameState, provisions: Provisions, now: float) -> NameStatistics:
@@ -238,7 +252,7 @@ def network_rows(core: DispatchCore, network: Network) -> list[NetworkNode]:
 
 
 def json_rows(
-    rows: Iterable[DispatcherStatistics | NameStatistics | NetworkNode],
+    rows: Iterable[DispatcherStatistics | NetworkNode],
 ) -> list[dict[str, Any]]:
     """Return rows as mappings, for a report of the node."""
     return [asdict(each) for each in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...protocol import Message, OnwardError
-from .._node_report import node_report
+from .._node_report import read_report
 from .._worker import Worker
 
 __all__ = ["ManagementService"]
@@ -27,6 +27,8 @@ class ManagementService(Worker):
     - `dispatcher`, `addresses` and `network`: the figures, the names and the network of its
       `Dispatcher`, if it has one.
 
+    The names of a dispatcher are read in slices, between which the node does other work.
+
     It changes nothing. A node has none unless it is started, and only peers that it is exposed
     to can ask; routes and names of workers are shown to them. So expose it at a listener of its
     own, such as a Unix socket:
@@ -37,10 +39,10 @@ class ManagementService(Worker):
     ```
     """
 
-    def handle_message(self, message: Message) -> None:
+    async def handle_message(self, message: Message) -> None:
         """Answer a question."""
         question = message.payload.decode(errors="replace").strip()
-        answer = node_report(self.node, question) or _UNKNOWN
+        answer = await read_report(self.node, question) or _UNKNOWN
         try:
             self.reply(message, answer)
         except OnwardError as error:

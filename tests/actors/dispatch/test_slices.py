@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from asyncio import sleep
 
 import pytest
 
 from onward.actors import Node
-from onward.actors.dispatch import Accept, Dispatcher, DispatchOptions
+from onward.actors.dispatch import Accept, Dispatcher, DispatchOptions, _inspection
 from onward.actors.dispatch._name_state import NameState
+from onward.actors.services import ManagementService
 from onward.protocol.dispatch import ACCEPTED, MODIFIED, Outcome, Semantics
 from onward.transports.simulated import SimulatedNetwork
 from tests.actors.dispatch.nets import SETTLE, Net, ended, sent
@@ -172,3 +174,16 @@ async def test_a_fault_of_one_name_does_not_keep_others(
     await sleep(1)
     assert seen == [*range(2 * SLICE), 100, *range(2 * SLICE, 3 * SLICE), -1]
     assert "work on the names of a dispatcher" in caplog.text
+
+
+async def test_the_names_are_read_in_slices_for_an_operator(net: Net, monkeypatch: Patch) -> None:
+    node = net.nodes["a"]
+    await node.start(ManagementService, address="management")
+    monkeypatch.setattr(_inspection, "_SLICE", SLICE)
+    turns = Turns(node, monkeypatch, "statistics")
+    answer = json.loads((await node.request("management", b"addresses")).payload)
+    assert turns.turns == [SLICE] * 9 + [5]
+    assert answer["total"] == MANY
+    names = [each.name for each in net.at["a"].names()]
+    assert names == sorted(f"orders/{each}" for each in range(MANY))
+    assert [each["name"] for each in answer["rows"]] == names
