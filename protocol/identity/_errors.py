@@ -10,6 +10,7 @@ OnwardError
         ├── BadRecord           bytes that are no record
         │   ├── BadKeyFile      bytes that are no key file, or cannot be unlocked
         │   └── RecordTooBig    more bytes than a record may have
+        ├── LinkEnded           a link of which the session has ended
         ├── MessageTooBig       more bytes than can be sealed
         ├── PassphraseNeeded    a key file is encrypted, and there is no passphrase
         └── RotatedLately       a sealing key cannot be rotated without a loss
@@ -30,6 +31,7 @@ __all__ = [
     "BadPath",
     "BadRecord",
     "IdentityError",
+    "LinkEnded",
     "MessageTooBig",
     "PassphraseNeeded",
     "RecordTooBig",
@@ -177,3 +179,18 @@ class RotatedLately(IdentityError):
 
     def __str__(self) -> str:
         return "the last rotation was lately: what is under way needs the key before it as well"
+
+
+class LinkEnded(IdentityError):
+    """A link takes no further record: its session has ended.
+
+    Attributes:
+        reason: Why.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the session of the link has ended: {self.reason}"

@@ -29,6 +29,7 @@ from typing import Final
 from ._freshness import MAX_SKEW, MAX_TTL, FreshnessRefusal, PeerShares, expiry_refusal
 from ._identities import Destination, Identity
 from ._message_ids import id_time
+from ._number_window import NumberWindow
 
 __all__ = [
     "MAX_FLOOR_AHEAD",
@@ -53,41 +54,30 @@ message that expires before."""
 
 _AT_ONCE: Final = 256
 """Most entries that are looked at for one message of a new pair."""
-_MASK: Final = (1 << REPLAY_WINDOW) - 1
 
 _Pair = tuple[Identity, Destination]
 
 
-class _Window:
-    """The ids of one pair; bit `n` of `seen` is the id `highest - n`."""
+class _Window(NumberWindow):
+    """The ids of one pair."""
 
-    __slots__ = ("floor", "highest", "peer", "seen", "until")
+    __slots__ = ("floor", "peer", "until")
 
-    def __init__(self, number: int, expiry: int, floor: int, peer: Identity) -> None:
-        self.highest = number
-        self.seen = 1
-        self.until = expiry
+    def __init__(self, floor: int, peer: Identity) -> None:
+        super().__init__(REPLAY_WINDOW)
+        self.until = 0
         self.floor = floor
         self.peer = peer
 
     def refusal(self, number: int, expiry: int) -> FreshnessRefusal | None:
         if expiry <= self.floor:
             return FreshnessRefusal.FORGOTTEN
-        behind = self.highest - number
-        if behind >= REPLAY_WINDOW:
+        if self.is_below(number):
             return FreshnessRefusal.TOO_OLD
-        if behind >= 0 and self.seen >> behind & 1:
-            return FreshnessRefusal.REPEATED
-        return None
+        return FreshnessRefusal.REPEATED if self.has_seen(number) else None
 
-    def add(self, number: int, expiry: int) -> None:
-        ahead = number - self.highest
-        if ahead <= 0:
-            self.seen |= 1 << -ahead
-        else:
-            # Far ahead nothing of the window is left; it is not shifted by what a sender says.
-            self.seen = (self.seen << ahead & _MASK) | 1 if ahead < REPLAY_WINDOW else 1
-            self.highest = number
+    def record(self, number: int, expiry: int) -> None:
+        self.add(number)
         self.until = max(self.until, expiry)
 
 
@@ -181,7 +171,7 @@ class ReplayWindows:
         if refusal is None:
             window = self._windows.get(pair)
             if window is not None:
-                window.add(number, expiry)
+                window.record(number, expiry)
             else:
                 refusal = self._open(pair, number, expiry, peer, now)
         if refusal is None:
@@ -229,7 +219,8 @@ class ReplayWindows:
         ):
             refusal = None
         if refusal is None:
-            self._windows[pair] = _Window(number, expiry, self.floor, peer)
+            window = self._windows[pair] = _Window(self.floor, peer)
+            window.record(number, expiry)
             self._shares.add(peer)
             heappush(self._by_expiry, (expiry, pair))
         return refusal
