@@ -56,6 +56,7 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "token": "_token",
         "password": "_password",
         "jwt": "_jwt",
+        "identity": "_identity",
         "check": "_check",
         "check-access": "_check_access",
         "bench": "_bench",

@@ -1,0 +1,240 @@
+"""`onward identity`: make, show and rotate the keys of an identity."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..actors import MissingExtra
+from ..protocol import OnwardError
+from ._access import read_secret
+from ._arguments import Commands, no_log
+from ._show import printable
+from ._status import CommandError, Status
+
+if TYPE_CHECKING:
+    from ..protocol.identity import KeyFile
+
+__all__ = ["add_commands"]
+
+_DESCRIPTION: Final = "Make, show and rotate the keys of an identity."
+
+_NEW: Final = """\
+Make an identity, which is a public key, and the file of its keys, which only its owner can read.
+The text of the identity is printed. A file that is there is never overwritten. The file is the
+identity: keep a copy of it, as nothing else can make it again.
+"""
+
+_SHOW: Final = """\
+Show what is known of a key file, or of the text of an identity, which is checked by its checksum.
+Secret keys are not shown. An encrypted file is shown without its passphrase, and checked with it.
+"""
+
+_ROTATE: Final = """\
+Give an identity another key that messages are sealed to. The identity stays. The key before is
+kept in the file, as it opens what is under way; so the next rotation has to be ten minutes later.
+The file is replaced as a whole or stays as it is.
+"""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "identity", help="make, show and rotate the keys of an identity", description=_DESCRIPTION
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    new = actions.add_parser("new", help="make an identity", description=_NEW)
+    _add_file(new)
+    new.add_argument("--name", default="", metavar="TEXT", help="what it is for, for people")
+    passphrase = new.add_mutually_exclusive_group()
+    _add_passphrase(passphrase, "encrypt the file with the passphrase in this file")
+    passphrase.add_argument(
+        "--encrypt", action="store_true", help="ask for a passphrase, and encrypt the file with it"
+    )
+    new.set_defaults(command=_new)
+
+    show = actions.add_parser(
+        "show", help="show a key file, or check the text of an identity", description=_SHOW
+    )
+    show.add_argument(
+        "what", metavar="FILE|TEXT", help="a key file, or the text of an identity or a destination"
+    )
+    _add_passphrase(show, "the passphrase of an encrypted file, to check what is in it")
+    show.add_argument("--json", action="store_true", help="print it as JSON")
+    show.set_defaults(command=_show)
+
+    rotate = actions.add_parser("rotate", help="rotate the sealing key", description=_ROTATE)
+    _add_file(rotate)
+    _add_passphrase(rotate, "the passphrase of an encrypted file; it is asked for by default")
+    rotate.add_argument(
+        "--force",
+        action="store_true",
+        help="rotate within ten minutes of the last time: what is under way may be lost",
+    )
+    rotate.set_defaults(command=_rotate)
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="the key file")
+
+
+def _add_passphrase(parser: argparse._ActionsContainer, text: str) -> None:
+    parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help=text)
+
+
+def _new(arguments: argparse.Namespace) -> None:
+    with _failures(arguments.file):
+        from ..actors.identity import make_key_file
+        from ..protocol.identity import identity_text
+
+        passphrase = _given(arguments)
+        if arguments.encrypt:
+            passphrase = _asked(again=True)
+        try:
+            keys = make_key_file(arguments.file, name=arguments.name, passphrase=passphrase)
+        except FileExistsError:
+            raise CommandError(
+                printable(f"{arguments.file}: it is there, and is not overwritten")
+            ) from None
+    print(identity_text(keys.identity))
+
+
+def _rotate(arguments: argparse.Namespace) -> None:
+    path: Path = arguments.file
+    with _failures(path):
+        from ..actors.identity import read_key_file, rotate_key_file
+        from ..protocol.identity import SealingKey
+
+        file = read_key_file(path)
+        passphrase = _given(arguments)
+        if passphrase is None and file.lock is not None:
+            passphrase = _asked()
+        keys = rotate_key_file(path, passphrase, lose_previous=arguments.force)
+        _report_unfinished(path)
+    print(f"sealing key {SealingKey(keys.sealing_seed).key_id.hex()}")
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    path = Path(arguments.what)
+    with _failures(path):
+        rows = _file_rows(path, arguments) if path.exists() else _text_rows(arguments.what)
+    if arguments.json:
+        print(json.dumps(rows))
+        return
+    for name, value in rows.items():
+        print(printable(f"{name.replace('_', ' '):<12} {_shown(value)}").rstrip())
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "never"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _text_rows(text: str) -> dict[str, object]:
+    from ..protocol.identity import BadIdentity, parse_destination, parse_identity
+
+    try:
+        if ":" in text:
+            kind, identity = parse_destination(text)
+            return {"destination": kind.name.lower(), **_identity_rows(identity)}
+        return _identity_rows(parse_identity(text))
+    except BadIdentity as error:
+        raise CommandError(printable(f"{error}; and there is no such file")) from None
+
+
+def _identity_rows(identity: bytes) -> dict[str, object]:
+    from ..protocol.identity import identity_text, is_derived, parse_identity_bytes, short_text
+
+    made = parse_identity_bytes(identity)
+    return {
+        "identity": identity_text(made),
+        "short": short_text(made),
+        "kind": "derived" if is_derived(made) else "key",
+        "checksum": "fits",
+    }
+
+
+def _file_rows(path: Path, arguments: argparse.Namespace) -> dict[str, object]:
+    from ..actors.identity import load_key_file, read_key_file
+    from ..protocol.identity import key_id
+
+    file: KeyFile = read_key_file(path)
+    passphrase = _given(arguments)
+    checked = file.lock is None or passphrase is not None
+    if checked:
+        with no_log("onward.actors.identity"):
+            load_key_file(path, passphrase)
+    _report_unfinished(path)
+    return {
+        **_identity_rows(file.identity),
+        "name": file.name,
+        "created": _time(file.created),
+        "encrypted": file.lock is not None,
+        "checked": checked,
+        "sealing_key": key_id(file.sealing_key).hex(),
+        "rotated": None if file.rotated is None else _time(file.rotated),
+    }
+
+
+def _report_unfinished(path: Path) -> None:
+    from ..actors.identity import unfinished_rotations
+
+    for each in unfinished_rotations(path):
+        print(
+            printable(f"{each} was left by a rotation that was cut off, and can be removed"),
+            file=sys.stderr,
+        )
+
+
+def _time(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
+
+
+def _given(arguments: argparse.Namespace) -> str | None:
+    path: Path | None = arguments.passphrase_file
+    return None if path is None else read_secret("--passphrase-file", path)
+
+
+def _asked(*, again: bool = False) -> str:
+    if not sys.stdin.isatty():
+        raise CommandError(
+            "a passphrase is needed, and there is no terminal to ask for it: --passphrase-file",
+            Status.USAGE,
+        )
+    try:
+        passphrase = getpass.getpass("Passphrase: ")
+        if again and getpass.getpass("Again: ") != passphrase:
+            raise CommandError("the two passphrases differ")
+    except EOFError:
+        raise CommandError("no passphrase was given") from None
+    return passphrase
+
+
+@contextmanager
+def _failures(path: Path) -> Generator[None]:
+    """Report what fails as one line, and the extra if that is what is missing."""
+    try:
+        import_module("cryptography")
+    except ImportError:
+        raise MissingExtra("onward identity", "identity") from None
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(printable(f"{path}: {error.strerror}")) from error
+    except OnwardError as error:
+        raise CommandError(printable(str(error))) from error
