@@ -120,6 +120,7 @@ CONCEPTS = {
         "eventlog/test_segment": "_header _records",
         "identity/test_requests": "_request_codec",
         "identity/test_events": "_topic_records",
+        "identity/test_topic_network": "",
         "identity/test_routing_table": "_routes",
         "options/test_check": "_kinds",
         "pipes/test_frames": "_frame_reader",
