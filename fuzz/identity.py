@@ -1,11 +1,12 @@
 """Send random and mutated bytes to the decoders of identities, records, envelopes and key files.
 
 Most inputs are records with items changed, left out, repeated or taken from another record, as
-bytes that are changed at random are seldom in the one spelling; some of these are signed again. The
-invariant: each decoder reads an input or refuses it with the error of its kind, with a short
-printable text; no other error is raised. What was read is written as the same bytes. What is opened
-is what its signer has signed, byte for byte, and no signature that is wrong takes a place among the
-keys that are kept. The process does not grow.
+bytes that are changed at random are seldom in the one spelling. Some of these are signed again, and
+some are sealed, to other bytes each time. The invariant: each decoder reads an input or refuses it
+with the error of its kind, with a short printable text; no other error is raised. What was read is
+written as the same bytes. What is opened is what its signer has signed, byte for byte, and no
+signature that is wrong takes a place among the keys that are kept. A relay has one of its outcomes
+for each input. The process does not grow.
 
     python fuzz/identity.py --count 1000000 --seed 1
 """
@@ -43,16 +44,19 @@ from onward.protocol.identity import (
     Event,
     EventId,
     EventRecord,
+    Identity,
     IdentityError,
     IdentityRecord,
     IdentityUpdated,
     InnerKind,
     KeyRecord,
+    LayerTags,
     LocalMetadata,
     LookupIdentityRequest,
     LookupIdentityResponse,
     NodeAdvert,
     P2PMessage,
+    Peeler,
     Protocol,
     RelayContent,
     RelayMessage,
@@ -84,6 +88,7 @@ from onward.protocol.identity import (
     identity_text,
     lock_key,
     open_advert,
+    open_answer,
     open_engine_message,
     open_event,
     open_relay_message,
@@ -104,7 +109,10 @@ from onward.protocol.identity import (
     parse_signed,
     parse_topic_advert,
     parse_topic_record,
+    relay_info,
+    room_for,
     seal,
+    seal_answer,
     serialize_advert_envelope,
     serialize_control,
     serialize_domain_advert,
@@ -136,6 +144,8 @@ ONION: Final = TransportPrefs(security=Security.ONION, hops=3)
 NOW: Final = 1_800_000_000_000
 INFO: Final = b"info"
 SEALING: Final = SealingKeys(bytes(32))
+REPLY_KEY: Final = bytes(range(32))
+ANSWER: Final = seal_answer(REPLY_KEY, b"answer", bytes(12))
 SEALED: Final = seal(SEALING.public, InnerKind.ENGINE, NO_REPLY, b"inner", room=64, info=INFO)
 
 ENGINES: Final = [
@@ -159,6 +169,7 @@ ENGINES.append(
 SIGNED_ENGINES: Final = [sign_engine_message(each, KEY_OF[each.signer]) for each in ENGINES]
 RELAYS: Final = [
     RelayMessage(NODE, ENGINE, NOW, SEALED),
+    RelayMessage(ENGINE, NODE, NOW, SEALED),
     RelayMessage(ENGINE, NODE, 0, b"s", TransportPrefs(security=Security.MIXNET)),
 ]
 SIGNED_RELAYS: Final = [sign_relay_message(each, KEY_OF[each.src]) for each in RELAYS]
@@ -167,7 +178,7 @@ P2P: Final = [
     for content in (
         EngineContent(SIGNED_ENGINES[0]),
         RelayContent(SIGNED_RELAYS[0]),
-        RelayContent(SIGNED_RELAYS[1], HANDLE),
+        RelayContent(SIGNED_RELAYS[2], HANDLE),
         ReplyContent(HANDLE, b"reply"),
         ControlContent(b"\x80"),
     )
@@ -305,6 +316,32 @@ def written(random: Random, tree: Any, wide: float) -> bytes:
     return bytes((major << 5 | 23 + width,)) + number.to_bytes(2 ** (width - 1)) + rest
 
 
+def sealed(random: Random, inner: bytes) -> bytes:
+    """Return a signed message for a relay with these bytes in it."""
+    key = random.choice(KEYS)
+    info = relay_info(key.identity, NODE, None, NOW)
+    room = room_for(inner) + int(random.random() * 3)
+    kind = random.choice(tuple(InnerKind))
+    layer = seal(SEALING.public, kind, NO_REPLY, inner, room=room, info=info)
+    return sign_relay_message(RelayMessage(key.identity, NODE, NOW, layer), key)
+
+
+class Rules:
+    """Rules of a relay that depend on the size alone."""
+
+    def may_open(self, source: Identity, peer: Identity) -> bool:
+        return source != peer
+
+    def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
+        return size % 3 > 0 or source == following
+
+    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
+        return size % 3 > 0 or source == destination.identity
+
+    def is_here(self, destination: Destination) -> bool:
+        return destination.identity == TOPIC
+
+
 class Fuzzed:
     """The decoders, and what opens envelopes."""
 
@@ -312,9 +349,15 @@ class Fuzzed:
         self.decoders = [*RECORDS, *OTHERS]
         self.seeds = [seed for each in self.decoders for seed in each.seeds]
         texts = [identity_text(NODE), destination_text(Destination(DestinationKind.NODE, NODE))]
-        self.seeds += [SEALED, *(text.encode() for text in texts)]
+        self.seeds += [SEALED, ANSWER, *(text.encode() for text in texts)]
         self.trees: list[Any] = [loads(seed) for each in RECORDS for seed in each.seeds]
         self.verifiers = Verifiers()
+        self.begin()
+
+    def begin(self) -> None:
+        tags = LayerTags(limit=64, share=48)
+        self.peeler = Peeler(NODE, SEALING, tags, Rules(), self.verifiers)
+        self.peeled = 0
 
     def make(self, random: Random) -> bytes:
         if random.random() < 0.4:
@@ -325,6 +368,10 @@ class Fuzzed:
         record = written(random, tree, 0.02 if random.random() < 0.2 else 0.0)
         if random.random() < 0.3:
             record = sign(random.choice(tuple(SignedKind)), record, random.choice(KEYS))
+        if random.random() < 0.1:
+            return sealed(random, record)
+        if random.random() < 0.1:
+            return sealed(random, random.choice((*SIGNED_ENGINES, *SIGNED_RELAYS)))
         return record
 
     def reshaped(self, random: Random, tree: Any) -> Any:
@@ -356,6 +403,7 @@ class Fuzzed:
             self.pad(random, data)
         if data.startswith(b"\xd2"):
             self.open(data)
+        self.peel(random, data)
         if self.decoders[7] in found:
             self.open_advert(parse_advert_envelope(data))
         if len(self.verifiers) > len(KEYS):
@@ -396,7 +444,21 @@ class Fuzzed:
         opened = SEALING.open(data, INFO, NOW)
         if opened is not None and data != SEALED:
             raise AssertionError(f"it is opened: {opened}")
-        return opened is not None
+        answer = open_answer([REPLY_KEY], data)
+        if answer is not None and data != ANSWER:
+            raise AssertionError(f"the answer is {answer!r}")
+        return opened is not None or answer is not None
+
+    def peel(self, random: Random, data: bytes) -> None:
+        """Give bytes to a relay."""
+        if random.random() < 0.001:
+            self.begin()
+        peeled = self.peeler.peel(data, random.choice((ENGINE, TOPIC)), NOW)
+        self.peeled += 1
+        if sum(self.peeler.outcomes.values()) != self.peeled:
+            raise AssertionError(f"{self.peeled} inputs, and {self.peeler.outcomes}")
+        if peeled.outcome.is_drop is not (not peeled.envelope):
+            raise AssertionError(f"{peeled}")
 
     def pad(self, random: Random, data: bytes) -> None:
         message = parse_p2p_message(data)
