@@ -1,8 +1,4 @@
-"""Adverts: signed records that say where a node, an engine, a topic or a domain is.
-
-An envelope does not say what it is of, as its kind is in the external data of the signature. So an
-advert travels as an `AdvertEnvelope`, which has the number of the kind beside the envelope. A wrong
-number makes the signature a wrong one.
+"""Adverts: records that say where a node, an engine, a topic or a domain is.
 
 The identity that an advert is about signs it. For an engine without a key of its own its node does,
 and the advert has the name that the identity is the digest of.
@@ -19,16 +15,13 @@ from cbor2 import dumps
 
 from ._errors import BadRecord
 from ._identities import MAX_ENGINE_NAME, Identity, derived_engine, is_derived
-from ._keys import SigningKey, Verifiers
 from ._preferences import RoutingScope, read_scope, scope_items
 from ._record_reader import RecordReader
-from ._signed import SIGNED_OVERHEAD, SignedKind, is_signed_by, parse_signed, sign
 
 __all__ = [
     "KX_SIZE",
     "MAX_ADVERT",
     "MAX_ADVERT_ADDRESSES",
-    "MAX_ADVERT_ENVELOPE",
     "MAX_ADVERT_VERSION",
     "MAX_DOMAIN_NODES",
     "MAX_ROUTE_TEXT",
@@ -38,35 +31,26 @@ __all__ = [
     "MAX_WEIGHT",
     "Advert",
     "AdvertAddress",
-    "AdvertEnvelope",
     "AdvertKind",
     "DomainAdvert",
     "EngineAdvert",
     "NodeAdvert",
     "TopicAdvert",
-    "advert_envelope_items",
-    "open_advert",
     "parse_advert",
-    "parse_advert_envelope",
     "parse_domain_advert",
     "parse_engine_advert",
     "parse_node_advert",
     "parse_topic_advert",
-    "read_advert_envelope",
     "serialize_advert",
-    "serialize_advert_envelope",
     "serialize_domain_advert",
     "serialize_engine_advert",
     "serialize_node_advert",
     "serialize_topic_advert",
-    "sign_advert",
     "signer_of",
 ]
 
 MAX_ADVERT: Final = 8 * 1024
 """Most bytes of an advert without its envelope."""
-MAX_ADVERT_ENVELOPE: Final = MAX_ADVERT + SIGNED_OVERHEAD
-"""Most bytes of an advert in its envelope."""
 MAX_ADVERT_ADDRESSES: Final = 16
 """Most addresses in the advert of a node."""
 MAX_ROUTE_TEXT: Final = 255
@@ -85,9 +69,6 @@ MAX_ADVERT_VERSION: Final = 2**32 - 1
 """Greatest version of an advert."""
 KX_SIZE: Final = 32
 """Bytes of an X25519 public key."""
-
-_ENVELOPE_FRAME: Final = 5
-"""Most bytes around an envelope: the head of an array, a kind, a length of two bytes."""
 
 
 class AdvertKind(IntEnum):
@@ -190,19 +171,6 @@ class DomainAdvert:
 
 Advert: TypeAlias = NodeAdvert | EngineAdvert | TopicAdvert | DomainAdvert
 """An advert of any kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdvertEnvelope:
-    """An advert in its envelope, with its kind, as it travels. Nothing is verified yet.
-
-    Attributes:
-        kind: What it is said to be.
-        envelope: The signed advert.
-    """
-
-    kind: AdvertKind
-    envelope: bytes
 
 
 def parse_node_advert(data: bytes) -> NodeAdvert:
@@ -332,79 +300,11 @@ def serialize_advert(advert: Advert) -> bytes:
             assert_never(advert)
 
 
-def read_advert_envelope(reader: RecordReader) -> AdvertEnvelope:
-    """Read an advert in its envelope, as a part of a record; nothing is verified.
-
-    Raises:
-        BadRecord: It is none, or of no kind that there is.
-    """
-    reader.enter("the advert", 2)
-    number = reader.number("the kind of the advert")
-    kind = _KINDS.get(number)
-    if kind is None:
-        raise BadRecord(f"there is no kind {number} of adverts")
-    envelope = reader.binary("the envelope", MAX_ADVERT_ENVELOPE)
-    reader.leave()
-    return AdvertEnvelope(kind, envelope)
-
-
-def advert_envelope_items(envelope: AdvertEnvelope) -> tuple[object, ...]:
-    """Return the items of an advert in its envelope, for `cbor2.dumps`."""
-    return envelope.kind, envelope.envelope
-
-
-def parse_advert_envelope(data: bytes) -> AdvertEnvelope:
-    """Read an advert in its envelope; nothing is verified.
-
-    Raises:
-        BadRecord: It is none, or of no kind that there is.
-    """
-    reader = RecordReader(data, MAX_ADVERT_ENVELOPE + _ENVELOPE_FRAME)
-    envelope = read_advert_envelope(reader)
-    reader.end()
-    return envelope
-
-
-def serialize_advert_envelope(envelope: AdvertEnvelope) -> bytes:
-    """Return the bytes of an advert in its envelope."""
-    return dumps(advert_envelope_items(envelope))
-
-
 def signer_of(advert: Advert) -> Identity:
     """Return the identity that has to sign an advert."""
     if isinstance(advert, EngineAdvert) and is_derived(advert.identity):
         return advert.node
     return advert.identity
-
-
-def sign_advert(advert: Advert, key: SigningKey) -> AdvertEnvelope:
-    """Sign an advert.
-
-    It is read once as its receivers will read it, so that none is signed that they refuse.
-
-    Raises:
-        BadRecord: It is over a limit, or the key is not that of `signer_of(advert)`.
-    """
-    kind = _KIND_OF[type(advert)]
-    payload = serialize_advert(advert)
-    if signer_of(parse_advert(kind, payload)) != key.identity:
-        raise BadRecord("an advert is signed by the identity that it is about, or by its node")
-    return AdvertEnvelope(kind, sign(_SIGNED_KINDS[kind], payload, key))
-
-
-def open_advert(envelope: AdvertEnvelope, verifiers: Verifiers) -> Advert | None:
-    """Read an advert and verify it.
-
-    Returns:
-        The advert; `None` if it is not signed by `signer_of` it, as this kind.
-
-    Raises:
-        BadRecord: It is no advert of this kind.
-    """
-    signed = parse_signed(envelope.envelope, MAX_ADVERT_ENVELOPE)
-    advert = parse_advert(envelope.kind, signed.payload)
-    kind = _SIGNED_KINDS[envelope.kind]
-    return advert if is_signed_by(signer_of(advert), kind, signed, verifiers) else None
 
 
 def _address(reader: RecordReader) -> AdvertAddress:
@@ -430,16 +330,3 @@ _PARSERS: Final[dict[AdvertKind, Callable[[bytes], Advert]]] = {
     AdvertKind.TOPIC: parse_topic_advert,
     AdvertKind.DOMAIN: parse_domain_advert,
 }
-_SIGNED_KINDS: Final = {
-    AdvertKind.ENGINE: SignedKind.ENGINE_ADVERT,
-    AdvertKind.NODE: SignedKind.NODE_ADVERT,
-    AdvertKind.TOPIC: SignedKind.TOPIC_ADVERT,
-    AdvertKind.DOMAIN: SignedKind.DOMAIN_ADVERT,
-}
-_KIND_OF: Final[dict[type[Advert], AdvertKind]] = {
-    EngineAdvert: AdvertKind.ENGINE,
-    NodeAdvert: AdvertKind.NODE,
-    TopicAdvert: AdvertKind.TOPIC,
-    DomainAdvert: AdvertKind.DOMAIN,
-}
-_KINDS: Final = {int(each): each for each in AdvertKind}

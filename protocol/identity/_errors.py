@@ -12,6 +12,7 @@ OnwardError
         │   └── RecordTooBig    more bytes than a record may have
         ├── LinkEnded           a link of which the session has ended
         ├── MessageTooBig       more bytes than can be sealed
+        ├── NewerDirectory      a directory was written by a newer version
         ├── PassphraseNeeded    a key file is encrypted, and there is no passphrase
         └── RotatedLately       a sealing key cannot be rotated without a loss
 ```
@@ -33,6 +34,7 @@ __all__ = [
     "IdentityError",
     "LinkEnded",
     "MessageTooBig",
+    "NewerDirectory",
     "PassphraseNeeded",
     "RecordTooBig",
     "RotatedLately",
@@ -149,6 +151,26 @@ class BadKeyFile(BadRecord):
 
     def __str__(self) -> str:
         return f"no key file that can be used: {self.reason}"
+
+
+class NewerDirectory(IdentityError):
+    """A directory was written by a newer version of Onward, and is not read.
+
+    Attributes:
+        version: The version of its rows.
+        known: The newest version that is known here.
+    """
+
+    def __init__(self, version: int, known: int) -> None:
+        super().__init__(version, known)
+        self.version = version
+        self.known = known
+
+    def __str__(self) -> str:
+        return (
+            f"the directory has version {self.version}, and this Onward reads up to {self.known}: "
+            "use the newer Onward that wrote it, or another file"
+        )
 
 
 class PassphraseNeeded(IdentityError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ._adverts import AdvertEnvelope, advert_envelope_items, read_advert_envelope
+from ._advert_envelopes import AdvertEnvelope, advert_envelope_items, read_advert_envelope
 from ._checks import check_number, check_size
 from ._identities import MAX_ENGINE_NAME, Identity
 from ._preferences import TransportPrefs, read_transport_prefs, transport_items

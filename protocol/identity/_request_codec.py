@@ -12,7 +12,7 @@ from typing import Final, assert_never
 
 from cbor2 import dumps
 
-from ._adverts import MAX_ADVERT_ENVELOPE, advert_envelope_items, read_advert_envelope
+from ._advert_envelopes import MAX_ADVERT_ENVELOPE, advert_envelope_items, read_advert_envelope
 from ._errors import BadRecord
 from ._identities import Identity
 from ._identity_records import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ._adverts import MAX_ADVERT_ENVELOPE, AdvertEnvelope
+from ._advert_envelopes import MAX_ADVERT_ENVELOPE, AdvertEnvelope
 from ._checks import check_key, check_number, check_size
 from ._errors import BadRecord
 from ._identities import Identity
