@@ -233,9 +233,15 @@ def test_a_floor_that_was_kept_stands_for_the_time_of_the_start() -> None:
 
 @dataclass
 class Naive:
-    """The same by a set of all that was ever accepted, without limits."""
+    """The same by the expiries of all that was accepted, without limits."""
 
-    accepted: set[tuple[Destination, int]] = field(default_factory=set[tuple[Destination, int]])
+    accepted: dict[tuple[Destination, int], int] = field(
+        default_factory=dict[tuple[Destination, int], int]
+    )
+
+    def forget_expired(self, now: int) -> None:
+        fresh = {pair for (pair, _), until in self.accepted.items() if until >= now - MAX_SKEW}
+        self.accepted = {each: self.accepted[each] for each in self.accepted if each[0] in fresh}
 
     def refusal(self, destination: Destination, number: int, expiry: int, now: int) -> bool:
         ids = [each for pair, each in self.accepted if pair == destination]
@@ -265,6 +271,8 @@ def test_without_a_limit_that_is_met_a_window_is_a_set(messages: list[Message]) 
     expiries: dict[tuple[Destination, int], int] = {}
     for which, ahead, ttl, passed, _ in messages:
         now += passed
+        windows.forget_expired(now)
+        naive.forget_expired(now)
         destination, number = to(which), FIRST + ahead
         # A message has one expiry: an id that comes again has that of the first time.
         expiry = expiries.setdefault((destination, number), now + ttl)
@@ -272,11 +280,7 @@ def test_without_a_limit_that_is_met_a_window_is_a_set(messages: list[Message]) 
         assert (windows.check(SOURCE, destination, number, expiry, now) is not None) is refused
         assert (record(windows, number, expiry, now, destination) is not None) is refused
         if not refused:
-            naive.accepted.add((destination, number))
-        # What is expired cannot come again, so the set may forget with the window.
-        if all(each < now - MAX_SKEW for each in expiries.values()):
-            windows.forget_expired(now)
-            naive.accepted.clear()
+            naive.accepted[destination, number] = expiry
 
 
 @given(MESSAGES, st.lists(st.integers(0, 79), max_size=3))
@@ -295,7 +299,7 @@ def test_no_message_is_accepted_twice_whatever_is_let_go(
         sent.setdefault((to(which), FIRST + ahead), now + ttl)
         # The message, and a repetition of each one before, by either peer.
         for again in (PEER, OTHER) if peer else (OTHER, PEER):
-            for destination, number, expiry in reversed(sent):
+            for (destination, number), expiry in reversed(sent.items()):
                 if record(windows, number, expiry, now, destination, again) is None:
                     assert (destination, number) not in accepted
                     accepted.add((destination, number))
