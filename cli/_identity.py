@@ -1,4 +1,4 @@
-"""`onward identity`: make, show and rotate the keys of an identity."""
+"""`onward identity`: make, show and rotate the keys of an identity, and advertise a node."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import argparse
 import getpass
 import json
 import sys
+import time
+from base64 import b64decode, b64encode
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..actors import MissingExtra
-from ..protocol import OnwardError
+from ..protocol import OnwardError, format_route
 from ._access import read_secret
-from ._arguments import Commands, no_log
+from ._arguments import Commands, no_log, route
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -34,8 +36,16 @@ identity: keep a copy of it, as nothing else can make it again.
 """
 
 _SHOW: Final = """\
-Show what is known of a key file, or of the text of an identity, which is checked by its checksum.
+Show what is known of a key file, of the text of an identity, which is checked by its checksum, or
+of an advert, which is checked by its signature.
 Secret keys are not shown. An encrypted file is shown without its passphrase, and checked with it.
+"""
+
+_ADVERT: Final = """\
+Print the advert of a node: how it is reached, and the key to seal for it, signed by its identity.
+It is one line of base64, and no secret. The routes are tried in their order; without one, the node
+can only be reached over its own connections. Print it anew when a route changes, and after a
+rotation: the newest counts.
 """
 
 _ROTATE: Final = """\
@@ -66,7 +76,7 @@ def add_commands(commands: Commands) -> None:
         "show", help="show a key file, or check the text of an identity", description=_SHOW
     )
     show.add_argument(
-        "what", metavar="FILE|TEXT", help="a key file, or the text of an identity or a destination"
+        "what", metavar="FILE|TEXT", help="a key file, or an identity, a destination or an advert"
     )
     _add_passphrase(show, "the passphrase of an encrypted file, to check what is in it")
     show.add_argument("--json", action="store_true", help="print it as JSON")
@@ -81,6 +91,18 @@ def add_commands(commands: Commands) -> None:
         help="rotate within ten minutes of the last time: what is under way may be lost",
     )
     rotate.set_defaults(command=_rotate)
+
+    advert = actions.add_parser("advert", help="print the advert of a node", description=_ADVERT)
+    _add_file(advert)
+    advert.add_argument(
+        "--route",
+        action="append",
+        default=[],
+        type=route,
+        help="a route from other nodes to this one; may be repeated",
+    )
+    _add_passphrase(advert, "the passphrase of an encrypted file; it is asked for by default")
+    advert.set_defaults(command=_advert)
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
@@ -111,22 +133,46 @@ def _new(arguments: argparse.Namespace) -> None:
 def _rotate(arguments: argparse.Namespace) -> None:
     path: Path = arguments.file
     with _failures(path):
-        from ..actors.identity import read_key_file, rotate_key_file
+        from ..actors.identity import rotate_key_file
         from ..protocol.identity import SealingKey
 
-        file = read_key_file(path)
-        passphrase = _given(arguments)
-        if passphrase is None and file.lock is not None:
-            passphrase = _asked()
+        passphrase = _given_or_asked(path, arguments)
         keys = rotate_key_file(path, passphrase, lose_previous=arguments.force)
         _report_unfinished(path)
     print(f"sealing key {SealingKey(keys.sealing_seed).key_id.hex()}")
 
 
+def _advert(arguments: argparse.Namespace) -> None:
+    path: Path = arguments.file
+    with _failures(path):
+        from ..actors.identity import load_key_file
+        from ..protocol.identity import (
+            MAX_WEIGHT,
+            AdvertAddress,
+            NodeAdvert,
+            SealingKey,
+            serialize_advert_envelope,
+            sign_advert,
+        )
+
+        keys = load_key_file(path, _given_or_asked(path, arguments))
+        addresses = tuple(
+            AdvertAddress(format_route(each), max(MAX_WEIGHT - at, 0))
+            for at, each in enumerate(arguments.route)
+        )
+        now = time.time_ns() // 1_000_000
+        # The seconds of the clock: a later advert has a greater version, and nothing is to be kept.
+        version = now // 1000
+        sealing = SealingKey(keys.sealing_seed).public
+        advert = NodeAdvert(keys.identity, addresses, sealing, version, now)
+        envelope = sign_advert(advert, keys.signing)
+    print(b64encode(serialize_advert_envelope(envelope)).decode())
+
+
 def _show(arguments: argparse.Namespace) -> None:
     path = Path(arguments.what)
     with _failures(path):
-        rows = _file_rows(path, arguments) if path.exists() else _text_rows(arguments.what)
+        rows = _file_rows(path, arguments) if _is_there(path) else _text_rows(arguments.what)
     if arguments.json:
         print(json.dumps(rows))
         return
@@ -139,12 +185,21 @@ def _shown(value: object) -> str:
         return "never"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, list):
+        return "  ".join(map(str, cast("list[object]", value))) or "none"
     return str(value)
 
 
 def _text_rows(text: str) -> dict[str, object]:
-    from ..protocol.identity import BadIdentity, parse_destination, parse_identity
+    from ..protocol.identity import (
+        IDENTITY_TEXT_SIZE,
+        BadIdentity,
+        parse_destination,
+        parse_identity,
+    )
 
+    if len(text.strip()) > 2 * IDENTITY_TEXT_SIZE:
+        return _advert_rows(text)
     try:
         if ":" in text:
             kind, identity = parse_destination(text)
@@ -152,6 +207,36 @@ def _text_rows(text: str) -> dict[str, object]:
         return _identity_rows(parse_identity(text))
     except BadIdentity as error:
         raise CommandError(printable(f"{error}; and there is no such file")) from None
+
+
+def _advert_rows(text: str) -> dict[str, object]:
+    from ..protocol.identity import (
+        BadRecord,
+        NodeAdvert,
+        Verifiers,
+        key_id,
+        open_advert,
+        parse_advert_envelope,
+    )
+
+    try:
+        envelope = parse_advert_envelope(b64decode("".join(text.split()), validate=True))
+        advert = open_advert(envelope, Verifiers())
+    except (ValueError, BadRecord):
+        raise CommandError("it is no advert, and there is no such file") from None
+    if advert is None:
+        raise CommandError("the signature of the advert does not fit")
+    rows: dict[str, object] = {
+        "advert": envelope.kind.name.lower(),
+        **_identity_rows(advert.identity),
+        "signature": "fits",
+        "version": advert.version,
+        "created": _time(advert.created),
+    }
+    if isinstance(advert, NodeAdvert):
+        rows["routes"] = [each.route for each in advert.addresses]
+        rows["sealing_key"] = key_id(advert.kx).hex()
+    return rows
 
 
 def _identity_rows(identity: bytes) -> dict[str, object]:
@@ -188,6 +273,13 @@ def _file_rows(path: Path, arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # an advert is longer than a name may be
+        return False
+
+
 def _report_unfinished(path: Path) -> None:
     from ..actors.identity import unfinished_rotations
 
@@ -208,6 +300,14 @@ def _time(ms: int) -> str:
 def _given(arguments: argparse.Namespace) -> str | None:
     path: Path | None = arguments.passphrase_file
     return None if path is None else read_secret("--passphrase-file", path)
+
+
+def _given_or_asked(path: Path, arguments: argparse.Namespace) -> str | None:
+    from ..actors.identity import read_key_file
+
+    encrypted = read_key_file(path).lock is not None
+    passphrase = _given(arguments)
+    return _asked() if encrypted and passphrase is None else passphrase
 
 
 def _asked(*, again: bool = False) -> str:

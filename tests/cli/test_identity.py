@@ -1,9 +1,10 @@
-"""`onward identity new`, `show` and `rotate`."""
+"""`onward identity new`, `show`, `rotate` and `advert`."""
 
 from __future__ import annotations
 
 import json
 import sys
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,13 +13,23 @@ import pytest
 from onward.actors.identity import load_key_file, make_key_file, read_key_file
 from onward.cli import main
 from onward.cli._status import Status
+from onward.protocol import parse_route
 from onward.protocol.identity import (
+    MAX_ADVERT_ADDRESSES,
+    DomainAdvert,
     Identity,
     Lock,
+    NodeAdvert,
     SealingKey,
+    SigningKey,
+    Verifiers,
     derived_engine,
     identity_text,
+    open_advert,
+    parse_advert_envelope,
+    serialize_advert_envelope,
     short_text,
+    sign_advert,
 )
 from tests.support.fixtures import Capsys, Patch
 
@@ -276,6 +287,67 @@ def test_rotate_asks_for_the_passphrase_of_an_encrypted_file(
     assert path.read_bytes() == content
 
 
+def test_advert_prints_what_the_node_signs(tmp_path: Path, words: Path, capsys: Capsys) -> None:
+    path = tmp_path / "node.key"
+    identity = made(path, WORDS)
+    more = ["--passphrase-file", str(words)]
+    routes = ["1#b.example.net:4000 => 0#b", "1#a.example.net:4000"]
+    for given in ([], routes):
+        options = [each for route in given for each in ("--route", route)]
+        assert main(["identity", "advert", str(path), *more, *options]) == Status.OK
+        text = capsys.readouterr().out
+        assert text.count("\n") == 1
+        envelope = parse_advert_envelope(b64decode(text))
+        advert = open_advert(envelope, Verifiers())
+        assert isinstance(advert, NodeAdvert)
+        keys = load_key_file(path, WORDS)
+        assert (advert.identity, advert.kx) == (identity, SealingKey(keys.sealing_seed).public)
+        assert [parse_route(each.route) for each in advert.addresses] == list(
+            map(parse_route, given)
+        )
+        weights = [each.weight for each in advert.addresses]
+        assert weights == sorted(set(weights), reverse=True)
+        assert advert.version == advert.created // 1000
+        assert main(["identity", "show", text, "--json"]) == Status.OK
+        found = json.loads(capsys.readouterr().out)
+        assert (found["advert"], found["identity"]) == ("node", identity_text(identity))
+        assert found["signature"] == "fits"
+        assert found["routes"] == [each.route for each in advert.addresses]
+        assert found["sealing_key"] == SealingKey(keys.sealing_seed).key_id.hex()
+        assert main(["identity", "show", text]) == Status.OK
+        assert "none" in capsys.readouterr().out or given
+
+
+def test_advert_refuses_more_routes_than_there_may_be(tmp_path: Path, capsys: Capsys) -> None:
+    made(tmp_path / "node.key")
+    options = ["--route", "1#a.example.net:4000"] * (MAX_ADVERT_ADDRESSES + 1)
+    assert main(["identity", "advert", str(tmp_path / "node.key"), *options]) == Status.FAILED
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "the list of addresses has 17 items" in err
+
+
+def test_show_shows_adverts_of_all_kinds_and_none_that_is_changed(capsys: Capsys) -> None:
+    key = SigningKey(bytes(32))
+    advert = sign_advert(DomainAdvert(key.identity, (key.identity,), 1, 1), key)
+    data = serialize_advert_envelope(advert)
+    assert main(["identity", "show", b64encode(data).decode(), "--json"]) == Status.OK
+    found = json.loads(capsys.readouterr().out)
+    assert (found["advert"], found["version"]) == ("domain", 1)
+    assert "routes" not in found
+    changed = data[:-1] + bytes((data[-1] ^ 1,))
+    for text, told in (
+        (b64encode(changed).decode(), "the signature of the advert does not fit"),
+        (b64encode(data[:-1]).decode(), "it is no advert"),
+        ("!" * 200, "it is no advert"),
+        ("a" * 300, "it is no advert"),
+    ):
+        assert main(["identity", "show", text]) == Status.FAILED
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert told in err
+
+
 def test_a_time_beyond_all_calendars_is_shown(tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "node.key"
     with pytest.MonkeyPatch.context() as patch:
@@ -289,7 +361,7 @@ def test_without_the_extra_it_says_which(
     tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    for words in (["new", str(tmp_path / "k")], ["show", "x"], ["rotate", "x"]):
+    for words in (["new", str(tmp_path / "k")], ["show", "x"], ["rotate", "x"], ["advert", "x"]):
         assert main(["identity", *words]) == Status.FAILED
         assert (
             "onward identity needs the extra: install onward[identity]" in capsys.readouterr().err
