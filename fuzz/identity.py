@@ -6,7 +6,8 @@ some are sealed, to other bytes each time. The invariant: each decoder reads an 
 with the error of its kind, with a short printable text; no other error is raised. What was read is
 written as the same bytes. What is opened is what its signer has signed, byte for byte, and no
 signature that is wrong takes a place among the keys that are kept. A relay has one of its outcomes
-for each input. The process does not grow.
+for each input. A link comes about by what its two ends have said to each other alone, whatever else
+they hear, and opens the frames of its ends alone. The process does not grow.
 
     python fuzz/identity.py --count 1000000 --seed 1
 """
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
-from _fuzzing import arguments_of, check_text_of, drawn, run
+from _fuzzing import arguments_of, check_text_of, drawn, mutated, run
 from cbor2 import CBORTag, dumps, loads
 
 from onward.protocol.identity import (
@@ -37,6 +38,12 @@ from onward.protocol.identity import (
     Destination,
     DestinationKind,
     DomainAdvert,
+    DomainJoined,
+    DomainJoining,
+    DomainRecord,
+    DomainRefusal,
+    DomainRequest,
+    DomainResponse,
     EngineAdvert,
     EngineContent,
     EngineMessage,
@@ -44,13 +51,28 @@ from onward.protocol.identity import (
     Event,
     EventId,
     EventRecord,
+    HandshakeMessage,
     Identity,
     IdentityError,
     IdentityRecord,
     IdentityUpdated,
     InnerKind,
+    JoinRequest,
+    JoinResponse,
     KeyRecord,
     LayerTags,
+    LinkClaim,
+    LinkDialler,
+    LinkFailure,
+    LinkHello,
+    LinkLimits,
+    LinkListener,
+    LinkProof,
+    LinkRefusal,
+    LinkRefusalCode,
+    LinkReply,
+    LinkRole,
+    LinkState,
     LocalMetadata,
     LookupIdentityRequest,
     LookupIdentityResponse,
@@ -91,18 +113,23 @@ from onward.protocol.identity import (
     open_answer,
     open_engine_message,
     open_event,
+    open_join_request,
+    open_join_response,
     open_relay_message,
     pad_to,
     parse_advert_envelope,
     parse_control,
     parse_destination,
     parse_domain_advert,
+    parse_domain_record,
     parse_engine_advert,
     parse_engine_message,
     parse_event,
+    parse_handshake,
     parse_identity,
     parse_identity_bytes,
     parse_key_file,
+    parse_link_claim,
     parse_node_advert,
     parse_p2p_message,
     parse_relay_message,
@@ -116,10 +143,13 @@ from onward.protocol.identity import (
     serialize_advert_envelope,
     serialize_control,
     serialize_domain_advert,
+    serialize_domain_record,
     serialize_engine_advert,
     serialize_engine_message,
     serialize_event,
+    serialize_handshake,
     serialize_key_file,
+    serialize_link_claim,
     serialize_node_advert,
     serialize_p2p_message,
     serialize_relay_message,
@@ -129,6 +159,8 @@ from onward.protocol.identity import (
     sign_advert,
     sign_engine_message,
     sign_event,
+    sign_join_request,
+    sign_join_response,
     sign_relay_message,
     signer_of,
 )
@@ -225,6 +257,25 @@ TOPIC_RECORDS: Final[list[TopicRecord]] = [
     TopicProgress(TOPIC, 1, 2),
     ResendEvents(TOPIC, 1, 256),
 ]
+DOMAIN_RECORDS: Final[list[DomainRecord]] = [
+    DomainRequest(NODE, TOPIC, 1, (NODE, ENGINE), NOW, Protocol("wire", 1), b"body"),
+    DomainResponse(TOPIC, ENGINE, NODE, 1, (NODE,), RESULT_OK.code, Protocol("wire", 1), b""),
+    DomainRefusal(NODE, 2**64 - 1, ResultCode.OVERFLOW),
+    DomainJoining(sign_join_request(JoinRequest(NODE, TOPIC, b"auth", NOW), KEYS[0])),
+    DomainJoined(
+        sign_join_response(JoinResponse(TOPIC, NODE, TOPIC, NOW, 1, RESULT_OK.code), KEYS[2])
+    ),
+]
+HANDSHAKES: Final[list[HandshakeMessage]] = [
+    LinkHello((1, 2, 255), SEALING.public),
+    LinkReply(1, SEALING.public, bytes(200)),
+    LinkProof(bytes(200)),
+    LinkRefusal(LinkRefusalCode.BUSY),
+]
+CLAIMS: Final = [
+    LinkClaim(LinkRole.DIALS, NODE, ENGINE),
+    LinkClaim(LinkRole.IS_DIALLED, ENGINE, None),
+]
 KEY_FILE: Final = lock_key(KeyRecord(bytes(32), bytes(32), NOW, "é", bytes(32), NOW))
 
 
@@ -266,6 +317,9 @@ RECORDS: Final = [
     decoder(CONTROLS, parse_control, serialize_control),
     decoder(EVENTS, parse_event, serialize_event),
     decoder(TOPIC_RECORDS, parse_topic_record, serialize_topic_record),
+    decoder(DOMAIN_RECORDS, parse_domain_record, serialize_domain_record),
+    decoder(HANDSHAKES, parse_handshake, serialize_handshake),
+    decoder(CLAIMS, parse_link_claim, serialize_link_claim),
 ]
 OTHERS: Final = [
     decoder(
@@ -353,6 +407,16 @@ class Fuzzed:
         self.trees: list[Any] = [loads(seed) for each in RECORDS for seed in each.seeds]
         self.verifiers = Verifiers()
         self.begin()
+        self.dial()
+
+    def dial(self) -> None:
+        """Begin a link over a route that repeats and reorders, where wrong messages are ignored."""
+        limits = LinkLimits(window=64)
+        self.dialler = LinkDialler(KEYS[0], bytes(32), self.verifiers, 0.0, limits=limits)
+        self.listener = LinkListener(KEYS[1], REPLY_KEY, self.verifiers, 0.0, limits=limits)
+        self.hello = self.dialler.begin(0.0)
+        self.reply = self.listener.receive(self.hello, 0.0) or b""
+        self.heard = 0
 
     def begin(self) -> None:
         tags = LayerTags(limit=64, share=48)
@@ -404,6 +468,7 @@ class Fuzzed:
         if data.startswith(b"\xd2"):
             self.open(data)
         self.peel(random, data)
+        self.link(random, data)
         if self.decoders[7] in found:
             self.open_advert(parse_advert_envelope(data))
         if len(self.verifiers) > len(KEYS):
@@ -467,6 +532,34 @@ class Fuzzed:
         if len(padded) != size or parse_p2p_message(padded).content != message.content:
             raise AssertionError(f"it is padded to {padded.hex()}")
 
+    def link(self, random: Random, data: bytes) -> None:
+        """Give bytes to both ends of a link, and now and then what they have said."""
+        said = (self.hello, self.reply)
+        wrong = mutated(random, said, PIECES) if random.random() < 0.5 else data
+        if wrong not in said:
+            self.dialler.receive(wrong, 0.0)
+            self.listener.receive(wrong, 0.0)
+        if LinkState.UP in (self.dialler.state, self.listener.state):
+            raise AssertionError(f"{wrong.hex()} makes a link")
+        self.heard += 1
+        ended = LinkState.FAILED in (self.dialler.state, self.listener.state)
+        if ended or self.heard < 12:
+            if ended:
+                self.dial()
+            return
+        proof = self.dialler.receive(self.reply, 0.0)
+        self.listener.receive(mutated(random, [proof or b""], PIECES, changes=1), 0.0)
+        self.listener.receive(proof or b"", 0.0)
+        if (one := self.dialler.channel) is None or (other := self.listener.channel) is None:
+            raise AssertionError(f"no link after {self.heard} wrong messages")
+        frame = one.seal(data)
+        wrong = mutated(random, [frame], PIECES)
+        if wrong != frame and not isinstance(other.open(wrong), LinkFailure):
+            raise AssertionError(f"{wrong.hex()} is opened, for {frame.hex()}")
+        if other.open(frame) != data or other.open(frame) is not LinkFailure.REPEATED:
+            raise AssertionError(f"{frame.hex()} is not opened once")
+        self.dial()
+
     def open(self, data: bytes) -> None:
         """Open an envelope as each record; what opens is what its signer writes."""
         engine = self.opened(open_engine_message, data)
@@ -478,6 +571,13 @@ class Fuzzed:
         event = self.opened(open_event, data)
         if event and sign_event(event, KEY_OF[event.publisher]) != data:
             raise AssertionError(f"it is opened: {event}")
+
+        asked = self.opened(open_join_request, data)
+        if asked and sign_join_request(asked, KEY_OF[asked.requestor]) != data:
+            raise AssertionError(f"it is opened: {asked}")
+        joined = self.opened(open_join_response, data)
+        if joined and sign_join_response(joined, KEY_OF[joined.approver]) != data:
+            raise AssertionError(f"it is opened: {joined}")
 
     def opened(self, open_it: Callable[[bytes, Verifiers], T | None], data: bytes) -> T | None:
         try:
