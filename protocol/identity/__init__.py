@@ -211,6 +211,14 @@ from ._link_frames import (
 from ._link_handshake import LinkDialler, LinkHandshake, LinkLimits, LinkListener, refuse_link
 from ._link_keys import SESSION_SIZE, LinkSecret, SessionKeys, transcript
 from ._link_states import LINK, LinkFailure, LinkInput, LinkRefusalCode, LinkState, link_replaces
+from ._lookups import (
+    DroppedMessage,
+    LookupLimits,
+    LookupStatistics,
+    LookupTable,
+    ParkedDropReason,
+    ParkOutcome,
+)
 from ._message_ids import COUNT_BITS, MAX_ID_COUNTERS, MAX_START, MessageIds, id_time
 from ._messages import (
     MAX_BODY,
@@ -520,6 +528,7 @@ __all__ = [
     "DomainRequests",
     "DomainResponse",
     "DomainTable",
+    "DroppedMessage",
     "EngineAdvert",
     "EngineContent",
     "EngineMessage",
@@ -573,6 +582,9 @@ __all__ = [
     "LookUp",
     "LookupIdentityRequest",
     "LookupIdentityResponse",
+    "LookupLimits",
+    "LookupStatistics",
+    "LookupTable",
     "MessageIds",
     "MessageTooBig",
     "NewerDirectory",
@@ -582,6 +594,8 @@ __all__ = [
     "Ordering",
     "P2PContent",
     "P2PMessage",
+    "ParkOutcome",
+    "ParkedDropReason",
     "PassedBack",
     "PassphraseNeeded",
     "PeelOutcome",
