@@ -384,8 +384,12 @@ class Network:
 
 SIZES = st.integers(3, 6)
 SEEDS = st.integers(0, 2**32)
-TOPIC_STEPS = ["subscribe"] * 2 + ["publish"] * 5 + ["carry"] * 12 + ["repeat", "heal", "heal"]
-TOPIC_STEPS += ["burst", "unsubscribe", "cut", "restart", "tick"]
+TOPIC_STEPS = [
+    *["carry"] * 12,
+    *["publish"] * 5,
+    *["subscribe", "heal"] * 2,
+    *["burst", "cut", "repeat", "restart", "tick", "unsubscribe"],
+]
 DOMAIN_STEPS = ["request"] * 2 + ["carry"] * 4 + ["repeat", "cut", "heal"]
 
 
