@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from ipaddress import ip_address
+from typing import Any
 
 from onward.transports.streams._proxy_protocol import SIGNATURE
 
@@ -77,21 +78,24 @@ class CuttingProxy:
         self.connections = 0
         self.refuses = False
         self._open: list[asyncio.StreamWriter] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._over = False
         self._where = where
         self._cut_at = cut_at
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[CuttingProxy]:
-        """Run it."""
+        """Run it. At the end its connections are cut, and their tasks have ended."""
         server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
+            self._over = True
             server.close()
-            for end in self._open:
-                end.transport.abort()
-            await asyncio.sleep(0)
+            self.cut()
+            # One that is cancelled, with the loop, would be logged as an error of a callback.
+            await asyncio.gather(*self._tasks)
 
     def cut(self) -> None:
         """Cut all connections that are open."""
@@ -100,9 +104,13 @@ class CuttingProxy:
         self._open.clear()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.refuses:
+        if self.refuses or self._over:
             writer.close()
             return
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         self.connections += 1
         first = self.connections == 1
         ends = [writer]
@@ -111,6 +119,8 @@ class CuttingProxy:
             far, to_far = await asyncio.open_connection("127.0.0.1", self._where)
             ends.append(to_far)
             self._open.append(to_far)
+            if self._over:
+                return
             copies = (self._copy(reader, to_far, ends, first), self._copy(far, writer, ends, first))
             await asyncio.gather(*copies)
         except OSError:
