@@ -1,0 +1,234 @@
+"""Reservations: their limits, their end, and vouchers that only the relay can make."""
+
+from __future__ import annotations
+
+import contextlib
+
+import cbor2
+import pytest
+from hypothesis import given, strategies as st
+
+from onward.protocol.identity import (
+    MAX_RESERVATION_BYTES,
+    MAX_RESERVATION_DURATION,
+    MAX_RESERVATION_MESSAGES,
+    MAX_VOUCHER,
+    BadRecord,
+    RecordTooBig,
+    RelayStatus,
+    Reservation,
+    ReservationAnswer,
+    ReservationLimits,
+    ReservationRequest,
+    Reservations,
+    SignedKind,
+    SigningKey,
+    Verifiers,
+    derived_engine,
+    issue_voucher,
+    open_voucher,
+    parse_reservation,
+    parse_reservation_answer,
+    parse_reservation_request,
+    serialize_reservation,
+    serialize_reservation_answer,
+    serialize_reservation_request,
+    sign,
+)
+
+NOW = 1_800_000_000_000
+KEY, OTHER = (SigningKey(bytes((each,)) * 32) for each in (1, 2))
+RELAY = KEY.identity
+NODES = [SigningKey(bytes((each,)) * 32).identity for each in range(3, 8)]
+NODE = NODES[0]
+ENGINE = derived_engine(RELAY, b"engine")
+ASKS = ReservationRequest(600, 1000, 10)
+STATUS = RelayStatus
+
+
+def reserved(found: Reservation | RelayStatus) -> Reservation:
+    assert isinstance(found, Reservation)
+    return found
+
+
+def test_a_node_gets_what_it_asks_for_up_to_the_limits() -> None:
+    reservations = Reservations(RELAY, ReservationLimits(duration=60, size=500, messages=5))
+    assert reservations.reserve(NODE, ASKS, NOW) == Reservation(RELAY, NODE, NOW + 60_000, 500, 5)
+    small = ReservationRequest(1, 2, 3)
+    assert reservations.reserve(NODES[1], small, NOW) == Reservation(
+        RELAY, NODES[1], NOW + 1000, 2, 3
+    )
+    assert len(reservations) == reservations.answered[STATUS.OK] == 2
+
+
+def test_messages_and_bytes_are_used_up() -> None:
+    reservations = Reservations(RELAY)
+    assert reservations.spend(NODE, 1, NOW) is STATUS.NO_RESERVATION
+    reservations.reserve(NODE, ReservationRequest(600, 100, 2), NOW)
+    assert reservations.spend(NODE, 101, NOW) is STATUS.RESOURCE_LIMIT_EXCEEDED
+    assert reservations.spend(NODE, 60, NOW) is STATUS.OK
+    assert reservations.spend(NODE, 41, NOW) is STATUS.RESOURCE_LIMIT_EXCEEDED
+    assert reservations.spend(NODE, 40, NOW) is STATUS.OK
+    assert reservations.spend(NODE, 0, NOW) is STATUS.RESOURCE_LIMIT_EXCEEDED
+    assert reservations.is_reserved(NODE, NOW)
+    assert reservations.answered == {
+        **dict.fromkeys(STATUS, 0),
+        STATUS.OK: 3,
+        STATUS.NO_RESERVATION: 1,
+        STATUS.RESOURCE_LIMIT_EXCEEDED: 3,
+    }
+
+
+def test_a_reservation_ends_at_its_time_or_with_its_link() -> None:
+    reservations = Reservations(RELAY)
+    reservations.reserve(NODE, ASKS, NOW)
+    assert reservations.spend(NODE, 1, NOW + 599_999) is STATUS.OK
+    assert reservations.is_reserved(NODE, NOW + 599_999)
+    assert not reservations.is_reserved(NODE, NOW + 600_000)
+    assert reservations.spend(NODE, 1, NOW + 600_000) is STATUS.NO_RESERVATION
+    reservations.reserve(NODE, ASKS, NOW)
+    reservations.end(NODE)
+    reservations.end(NODE)
+    assert reservations.spend(NODE, 1, NOW) is STATUS.NO_RESERVATION
+    assert len(reservations) == 0
+
+
+def test_a_node_that_asks_early_keeps_what_it_has() -> None:
+    reservations = Reservations(RELAY)
+    first = reservations.reserve(NODE, ReservationRequest(600, 100, 1), NOW)
+    reservations.spend(NODE, 100, NOW)
+    assert reservations.reserve(NODE, ASKS, NOW + 299_999) == first
+    assert reservations.spend(NODE, 1, NOW + 299_999) is STATUS.RESOURCE_LIMIT_EXCEEDED
+    second = reserved(reservations.reserve(NODE, ASKS, NOW + 300_000))
+    assert second.until == NOW + 900_000
+    assert reservations.spend(NODE, 1, NOW + 300_000) is STATUS.OK
+
+
+def test_a_full_relay_refuses_until_a_reservation_ends() -> None:
+    reservations = Reservations(RELAY, ReservationLimits(reservations=2))
+    for node in NODES[:2]:
+        reserved(reservations.reserve(node, ASKS, NOW))
+    assert reservations.reserve(NODES[2], ASKS, NOW) is STATUS.RESERVATION_REFUSED
+    # One that is there may be renewed.
+    reserved(reservations.reserve(NODES[0], ASKS, NOW + 400_000))
+    reserved(reservations.reserve(NODES[2], ASKS, NOW + 600_000))
+    assert len(reservations) == 2
+    assert reservations.answered[STATUS.RESERVATION_REFUSED] == 1
+
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 40), st.integers(0, 500), st.booleans()),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_no_node_gets_more_than_two_reservations_in_their_time(
+    steps: list[tuple[int, int, int, bool]],
+) -> None:
+    limits = ReservationLimits(reservations=3, duration=1, size=100, messages=4)
+    reservations, now = Reservations(RELAY, limits), NOW
+    relayed: list[tuple[int, int, int]] = []
+    for which, size, passed, asks in steps:
+        now += passed
+        if asks:
+            reservations.reserve(NODES[which], ASKS, now)
+        elif reservations.spend(NODES[which], size, now) is STATUS.OK:
+            relayed.append((which, size, now))
+        assert len(reservations) <= 3
+        lately = [each for node, each, at in relayed if node == which and at > now - 500]
+        assert len(lately) <= 2 * 4
+        assert sum(lately) <= 2 * 100
+
+
+def test_a_voucher_is_opened_until_it_is_over() -> None:
+    reservation = reserved(Reservations(RELAY).reserve(NODE, ASKS, NOW))
+    voucher = issue_voucher(reservation, KEY)
+    assert len(voucher) <= MAX_VOUCHER
+    assert open_voucher(voucher, Verifiers(), NOW) == reservation
+    assert open_voucher(voucher, Verifiers(), reservation.until - 1) == reservation
+    assert open_voucher(voucher, Verifiers(), reservation.until) is None
+
+
+def test_a_voucher_is_signed_by_its_relay_as_such() -> None:
+    reservation = Reservation(RELAY, NODE, NOW + 1, 1, 1)
+    payload = serialize_reservation(reservation)
+    for forged in (
+        issue_voucher(reservation, OTHER),
+        sign(SignedKind.EVENT, payload, KEY),
+        sign(SignedKind.RESERVATION, payload, KEY, b"context"),
+    ):
+        assert open_voucher(forged, Verifiers(), NOW) is None
+    voucher = issue_voucher(reservation, KEY)
+    for at in range(len(voucher)):
+        changed = voucher[:at] + bytes((voucher[at] ^ 1,)) + voucher[at + 1 :]
+        try:
+            assert open_voucher(changed, Verifiers(), NOW) is None
+        except BadRecord:
+            continue
+    with pytest.raises(RecordTooBig):
+        open_voucher(bytes(MAX_VOUCHER + 1), Verifiers(), NOW)
+
+
+ANSWERS = [
+    ReservationAnswer(STATUS.OK, b"voucher"),
+    *[ReservationAnswer(each) for each in STATUS if each is not STATUS.OK],
+]
+LARGEST = Reservation(RELAY, NODE, 2**64 - 1, MAX_RESERVATION_BYTES, MAX_RESERVATION_MESSAGES)
+
+
+def test_records_are_read_whole_and_refused_when_they_are_cut() -> None:
+    request = ReservationRequest(
+        MAX_RESERVATION_DURATION, MAX_RESERVATION_BYTES, MAX_RESERVATION_MESSAGES
+    )
+    data = serialize_reservation_request(request)
+    assert parse_reservation_request(data) == request
+    for size in range(len(data)):
+        with pytest.raises(BadRecord):
+            parse_reservation_request(data[:size])
+    data = serialize_reservation(LARGEST)
+    assert parse_reservation(data) == LARGEST
+    assert len(issue_voucher(LARGEST, KEY)) <= MAX_VOUCHER
+    for size in range(len(data)):
+        with pytest.raises(BadRecord):
+            parse_reservation(data[:size])
+    for answer in ANSWERS:
+        data = serialize_reservation_answer(answer)
+        assert parse_reservation_answer(data) == answer
+        for size in range(len(data)):
+            with pytest.raises(BadRecord):
+                parse_reservation_answer(data[:size])
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ((0, 1, 1), "the duration is 0, not 1 to 86400"),
+        ((86401, 1, 1), "the duration is 86401, not 1 to 86400"),
+        ((1, 0, 1), "the bytes is 0, not 1 to 1099511627776"),
+        ((1, 1, 2**32 + 1), "the messages is 4294967297, not 1 to 4294967296"),
+        ((RELAY, ENGINE, 1, 1, 1), "the node has no key"),
+        ((ENGINE, NODE, 1, 1, 1), "the relay has no key"),
+        ((RELAY, NODE, 1, 0, 1), "the bytes is 0, not 1 to 1099511627776"),
+        ((99, None), "there is no status 99"),
+        ((100, None), "a voucher comes with OK, and with nothing else"),
+        ((204, b"voucher"), "a voucher comes with OK, and with nothing else"),
+    ],
+)
+def test_another_record_is_refused(record: tuple[object, ...], reason: str) -> None:
+    parsers = {
+        2: parse_reservation_answer,
+        3: parse_reservation_request,
+        5: parse_reservation,
+    }
+    with pytest.raises(BadRecord) as raised:
+        parsers[len(record)](cbor2.dumps(record))
+    assert raised.value.reason == reason
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_record_in_its_spelling_or_refused(data: bytes) -> None:
+    with contextlib.suppress(BadRecord):
+        assert serialize_reservation_request(parse_reservation_request(data)) == data
+    with contextlib.suppress(BadRecord):
+        assert serialize_reservation_answer(parse_reservation_answer(data)) == data
