@@ -48,6 +48,7 @@ from onward.protocol.identity import (
     sign_advert,
     signer_of,
 )
+from tests.support.records import check_kinds
 
 NODE = SigningKey(bytes(range(32)))
 OTHER = SigningKey(bytes(range(1, 33)))
@@ -392,6 +393,19 @@ adverts: st.SearchStrategy[Advert] = st.one_of(
     ),
 )
 BY_IDENTITY = {each.identity: each for each in (NODE, OTHER, THIRD)}
+
+
+@each_vector
+def test_no_item_of_an_advert_is_of_another_kind(
+    kind: AdvertKind, advert: Advert, written: str, key: SigningKey
+) -> None:
+    def parse(data: bytes) -> Advert:
+        return parse_advert(kind, data)
+
+    assert signer_of(advert) == key.identity
+    # The name of an engine, and the publishers of a topic.
+    nullable = [(2,)] if kind in {AdvertKind.ENGINE, AdvertKind.TOPIC} else []
+    assert check_kinds(parse, serialize_advert, bytes.fromhex(written), *nullable)
 
 
 @given(adverts)

@@ -37,6 +37,7 @@ from onward.protocol.identity import (
     sign_join_request,
     sign_join_response,
 )
+from tests.support.records import check_kinds
 
 KEYS = [SigningKey(bytes((number,)) * 32) for number in range(12)]
 A, B, C, DOMAIN = (key.identity for key in KEYS[:4])
@@ -155,6 +156,12 @@ def test_a_request_to_join_has_limits() -> None:
         JoinRequest(DERIVED, DOMAIN, None, 9)
     with pytest.raises(BadRecord, match="the epoch is -1"):
         JoinResponse(A, B, DOMAIN, 9, -1, OK)
+
+
+@pytest.mark.parametrize(("record", "items"), RECORDS)
+def test_no_item_of_a_record_is_of_another_kind(record: DomainRecord, items: list[object]) -> None:
+    data = serialize_domain_record(record)
+    assert check_kinds(parse_domain_record, serialize_domain_record, data) > len(items)
 
 
 @given(st.binary(max_size=60))

@@ -42,6 +42,7 @@ from onward.protocol.identity import (
     sign,
     sign_event,
 )
+from tests.support.records import check_kinds
 
 KEY, OTHER_KEY = SigningKey(bytes(range(32))), SigningKey(bytes(32))
 TOPIC, ME = OTHER_KEY.identity, KEY.identity
@@ -168,6 +169,12 @@ def test_another_record_is_refused(items: list[object], reason: str) -> None:
     with pytest.raises(BadRecord) as raised:
         parse_topic_record(cbor2.dumps(items))
     assert raised.value.reason == reason
+
+
+@pytest.mark.parametrize(("record", "items"), RECORDS)
+def test_no_item_of_a_record_is_of_another_kind(record: TopicRecord, items: list[object]) -> None:
+    data = serialize_topic_record(record)
+    assert check_kinds(parse_topic_record, serialize_topic_record, data) > len(items)
 
 
 @given(st.binary(max_size=80))

@@ -54,6 +54,7 @@ from onward.protocol.identity import (
     parse_control,
     serialize_control,
 )
+from tests.support.records import check_kinds
 
 TOPIC = SigningKey(bytes(range(32))).identity
 NODE = SigningKey(bytes(32)).identity
@@ -227,6 +228,23 @@ def test_the_codes_of_results_have_their_numbers() -> None:
         "OVERFLOW",
     ]
     assert [int(each) for each in ResultCode] == list(range(12))
+
+
+NULLABLE: dict[type[object], list[tuple[int, ...]]] = {
+    TopicCreateRequest: [(3,)],
+    LookupIdentityResponse: [(2,), (2, 0), (2, 1, 1), (2, 1, 2), (2, 1, 3)],
+    IdentityUpdated: [(2,), (2, 0), (2, 1, 1), (2, 1, 2), (2, 1, 3)],
+    UpdateIdentityRequest: [(2, 1), (2, 2), (2, 3), (3,)],
+}
+"""The places that may be null; of all others it is the detail of a result."""
+
+
+@pytest.mark.parametrize(("control", "written"), VECTORS)
+def test_no_item_of_a_request_or_response_is_of_another_kind(
+    control: ControlRecord, written: str
+) -> None:
+    nullable = NULLABLE.get(type(control), [(2, 1)])
+    assert check_kinds(parse_control, serialize_control, bytes.fromhex(written), *nullable)
 
 
 @given(st.sampled_from(VECTORS), st.data())
