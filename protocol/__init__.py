@@ -6,6 +6,7 @@ randomness come in as arguments; bytes and values go in and out.
 
 from ._address import (
     DELIVERY,
+    IDENTITY,
     LOCAL,
     MAX_ADDRESS_VALUE,
     MAX_ROUTE_LENGTH,
@@ -91,6 +92,7 @@ __all__ = [
     "DELIVERY",
     "ERROR_SOURCE",
     "HANDLED",
+    "IDENTITY",
     "LOCAL",
     "MAX_ADDRESS_VALUE",
     "MAX_ERROR_REASON",

@@ -21,6 +21,7 @@ from ._route_hints import hint_for
 
 __all__ = [
     "DELIVERY",
+    "IDENTITY",
     "LOCAL",
     "MAX_ADDRESS_VALUE",
     "MAX_ROUTE_LENGTH",
@@ -70,6 +71,8 @@ NAME: Final = 34
 """Address type of names that a dispatcher resolves; the value is the name, in UTF-8."""
 DELIVERY: Final = 35
 """Address type of what dispatchers tell each other about one delivery."""
+IDENTITY: Final = 36
+"""Address type of identities; the value is a destination, such as `engine:` and its text."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_\-.:/@,+*~=&?!$()\[\]{}|;^ ]*")
 _BROKEN_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")

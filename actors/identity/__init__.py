@@ -6,9 +6,14 @@ keys = load_key_file(Path("node.key"))
 identity_text(keys.identity)  # "aerc…"
 ```
 
+A router makes messages to identities go there, and comes with `onward.transports.identity`.
+
 It needs the extra `onward[identity]`: `cryptography` has all primitives.
 """
 
+from ._correspondences import Correspondence
+from ._engines import Engine, Engines
+from ._errors import EngineInUse, PeerRefused
 from ._key_file import (
     KEY_FILE_MODE,
     IdentityKeys,
@@ -20,11 +25,24 @@ from ._key_file import (
     rotate_key_file,
     unfinished_rotations,
 )
+from ._options import IdentityOptions
+from ._peers import ROUTER
+from ._router import Router
+from ._router_worker import RouterWorker
 
 __all__ = [
     "KEY_FILE_MODE",
+    "ROUTER",
+    "Correspondence",
+    "Engine",
+    "EngineInUse",
+    "Engines",
     "IdentityKeys",
+    "IdentityOptions",
     "KeyFileRefused",
+    "PeerRefused",
+    "Router",
+    "RouterWorker",
     "load_key_file",
     "make_key_file",
     "new_lock",

@@ -117,6 +117,13 @@ from ._events import (
     sign_event,
 )
 from ._freshness import MAX_SKEW, MAX_TTL, FreshnessRefusal, PeerShares, expiry_refusal
+from ._greeting import (
+    MAX_GREETED,
+    Greeting,
+    first_id_time,
+    parse_greeting,
+    serialize_greeting,
+)
 from ._handles import (
     MAX_EXPECTED,
     MAX_HANDLES,
@@ -450,6 +457,7 @@ __all__ = [
     "MAX_EXPECTED",
     "MAX_FLOOR_AHEAD",
     "MAX_FORGED_FRAMES",
+    "MAX_GREETED",
     "MAX_HANDLES",
     "MAX_HANDLES_OF_PEER",
     "MAX_HANDSHAKE",
@@ -571,6 +579,7 @@ __all__ = [
     "FanOut",
     "FanOutCopies",
     "FreshnessRefusal",
+    "Greeting",
     "HandleRefusal",
     "HandleTable",
     "HandshakeMessage",
@@ -732,6 +741,7 @@ __all__ = [
     "destination_text",
     "encapsulated_key",
     "expiry_refusal",
+    "first_id_time",
     "first_number",
     "id_time",
     "identity_of_key",
@@ -768,6 +778,7 @@ __all__ = [
     "parse_engine_advert",
     "parse_engine_message",
     "parse_event",
+    "parse_greeting",
     "parse_handshake",
     "parse_identity",
     "parse_identity_bytes",
@@ -813,6 +824,7 @@ __all__ = [
     "serialize_engine_advert",
     "serialize_engine_message",
     "serialize_event",
+    "serialize_greeting",
     "serialize_handshake",
     "serialize_key_file",
     "serialize_link_claim",

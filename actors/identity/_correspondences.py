@@ -1,0 +1,133 @@
+"""The links between identities of a node and identities elsewhere, and what is resolved to them."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol as Interface, TypeAlias
+
+from ...protocol import Address, Message, Route
+from ...protocol.identity import Identity
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["Correspondence", "Correspondences"]
+
+Pair: TypeAlias = tuple[Identity, Identity]
+"""An identity of this node and one elsewhere."""
+
+_MAX_VALUES: Final = 64
+"""Most addresses that are remembered of one identity, for all engines that send to it. Others are
+resolved each time."""
+
+
+class Correspondence(Interface):
+    """The link between an identity of this node and one elsewhere, as the router sees it."""
+
+    def receive(self, message: Message) -> None:
+        """Deliver a message that the router has verified."""
+
+    def way_lost(self, detail: str) -> None:
+        """End the requests that were sent to the other end, as the way to it is lost."""
+
+
+class Correspondences:
+    """The links between identities of a node and others, by both.
+
+    Args:
+        node: The node.
+        limit: Most links. Beyond: the one that was used longest ago ends, and is counted.
+        counts: The counts of the router.
+
+    Attributes:
+        open: Starts the link of a pair, and returns it and its address.
+    """
+
+    __slots__ = ("_counts", "_limit", "_links", "_node", "_routes", "_routes_of", "_values", "open")
+
+    def __init__(self, node: Node, limit: int, counts: Counter[str]) -> None:
+        self.open: Callable[[Identity, Identity], tuple[Correspondence, Address]]
+        self._node: Final = node
+        self._limit: Final = limit
+        self._counts: Final = counts
+        self._links: Final[OrderedDict[Pair, tuple[Correspondence, Address]]] = OrderedDict()
+        # What an address is replaced by, for what the node sends and for each engine, and the
+        # addresses of each identity.
+        self._routes: Final[dict[bytes, Route]] = {}
+        self._routes_of: Final[dict[Address, dict[bytes, Route]]] = {}
+        self._values: Final[dict[Identity, dict[tuple[Address | None, bytes], None]]] = {}
+
+    # --- what is resolved -------------------------------------------------------------------
+
+    def add_engine(self, worker: Address) -> None:
+        """Resolve for a worker by itself from now on, as it signs what it sends."""
+        self._routes_of[worker] = {}
+
+    def remove_engine(self, worker: Address) -> None:
+        """Resolve for a worker as for the node."""
+        self._routes_of.pop(worker, None)
+
+    def find(self, sender: Address | None, value: bytes) -> Route | None:
+        """Return what replaces an address in a message of a worker. Safe from any thread."""
+        routes = self._routes if sender is None else self._routes_of.get(sender, self._routes)
+        return routes.get(value)
+
+    def remember(
+        self, identity: Identity, sender: Address | None, value: bytes, *route: Address
+    ) -> Route:
+        """Remember what replaces an address in messages of a worker, and return it."""
+        worker = sender if sender in self._routes_of else None
+        values = self._values.setdefault(identity, {})
+        # Upper case and spaces are other values of one destination; those in use are few.
+        if len(values) < _MAX_VALUES:
+            values[worker, value] = None
+            routes = self._routes if worker is None else self._routes_of[worker]
+            routes[value] = route
+        return route
+
+    def forget(self, identity: Identity) -> None:
+        """Forget what the addresses of an identity are replaced by."""
+        for worker, value in self._values.pop(identity, ()):
+            routes = self._routes if worker is None else self._routes_of.get(worker, {})
+            routes.pop(value, None)
+
+    # --- links ------------------------------------------------------------------------------
+
+    def identities(self) -> Iterable[Identity]:
+        """Return the identities elsewhere that there are links to."""
+        return {identity for _, identity in self._links}
+
+    def get(self, pair: Pair) -> tuple[Correspondence, Address]:
+        """Return the link of a pair, and its address; start it if there is none."""
+        found = self._links.get(pair)
+        if found is not None and self._node.has(found[1]):
+            self._links.move_to_end(pair)
+            return found
+        if found is not None:
+            self._end(pair)  # it has been stopped by its address
+        elif len(self._links) >= self._limit:
+            self._end(next(iter(self._links)))
+            self._counts["links of identities that made room for others"] += 1
+        found = self._links[pair] = self.open(*pair)
+        return found
+
+    def end(self, identity: Identity) -> None:
+        """End all links of an identity, at either end."""
+        self.forget(identity)
+        for pair in [each for each in self._links if identity in each]:
+            self._end(pair)
+
+    def _end(self, pair: Pair) -> None:
+        _, address = self._links.pop(pair)
+        self.forget(pair[1])
+        cell = self._node.parts.table.cell_at(address)
+        if cell is not None:
+            cell.worker.stop()
+
+    def way_lost(self, identity: Identity, detail: str) -> None:
+        """End the requests to an identity, and resolve its addresses anew."""
+        self.forget(identity)
+        for (_, each), (link, _) in tuple(self._links.items()):
+            if each == identity:
+                link.way_lost(detail)

@@ -1,0 +1,50 @@
+"""Errors of the router of identities.
+
+```
+OnwardError
+├── EngineInUse          a worker is an engine already, or another one has its identity
+└── PeerRefused          a node has not proved its key, or not the one that was asked for
+```
+"""
+
+from __future__ import annotations
+
+from ...protocol import Address, OnwardError
+from ...protocol.identity import Identity, short_text
+
+__all__ = ["EngineInUse", "PeerRefused"]
+
+
+class EngineInUse(OnwardError):
+    """A worker is an engine already, or another one has its identity.
+
+    Attributes:
+        worker: The address of the worker.
+        identity: The identity.
+    """
+
+    def __init__(self, worker: Address, identity: Identity) -> None:
+        super().__init__(worker, identity)
+        self.worker = worker
+        self.identity = identity
+
+    def __str__(self) -> str:
+        engine = short_text(self.identity)
+        return f"{self.worker} cannot be the engine {engine}: one of them is in use"
+
+
+class PeerRefused(OnwardError):
+    """The node at the other end of a link has not proved its key, or not the one asked for.
+
+    Attributes:
+        to: Where the node was looked for.
+        reason: The reason, in a few words.
+    """
+
+    def __init__(self, to: object, reason: str) -> None:
+        super().__init__(to, reason)
+        self.to = to
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no link between nodes to {self.to}: {self.reason}"

@@ -1,0 +1,165 @@
+"""What nodes tell each other first: their starts and clocks, and the engines that they have."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ...protocol.identity import (
+    MAX_GREETED,
+    AdvertEnvelope,
+    AtNode,
+    BadRecord,
+    ControlContent,
+    Destination,
+    DestinationKind,
+    EngineAdvert,
+    Greeting,
+    Identity,
+    MessageIds,
+    P2PMessage,
+    SigningKey,
+    Verifiers,
+    first_id_time,
+    open_advert,
+    parse_greeting,
+    serialize_greeting,
+    serialize_p2p_message,
+    sign_advert,
+)
+from ._engines import Engine
+from ._options import IdentityOptions
+
+if TYPE_CHECKING:
+    from ._router import Router
+    from ._session import Session
+
+__all__ = ["Greetings"]
+
+
+class Greetings:
+    """The greetings of a node, and what it has heard in those of others.
+
+    Args:
+        router: The router.
+        key: The key of the node.
+        options: The options.
+        milliseconds: Returns the time since the Unix epoch, in milliseconds.
+        verifiers: Public keys that are ready to verify.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        key: SigningKey,
+        options: IdentityOptions,
+        milliseconds: Callable[[], int],
+        verifiers: Verifiers,
+    ) -> None:
+        self._router: Final = router
+        self._key: Final = key
+        self._options: Final = options
+        self._milliseconds: Final = milliseconds
+        self._verifiers: Final = verifiers
+        self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
+        # Of the adverts of engines elsewhere; at the limit the one heard longest ago is let go.
+        self._versions: Final[OrderedDict[Identity, int]] = OrderedDict()
+
+    # --- to tell ------------------------------------------------------------------------------
+
+    def greet(self, session: Session) -> None:
+        """Greet a node with all engines that there are."""
+        engines = list(self._router.engines)
+        for first in range(0, max(1, len(engines)), MAX_GREETED):
+            self._tell((session,), engines[first : first + MAX_GREETED])
+
+    def tell(self, engines: Sequence[Engine] = ()) -> None:
+        """Send all other nodes the time here, as clocks drift, and some engines."""
+        self._tell(tuple(self._router.peers.sessions.values()), engines)
+
+    def _tell(self, sessions: Iterable[Session], engines: Sequence[Engine]) -> None:
+        router = self._router
+        adverts = tuple(map(self._advert, engines))
+        greeting = Greeting(router.started, self._milliseconds(), adverts)
+        content = ControlContent(serialize_greeting(greeting))
+        for session in sessions:
+            record = serialize_p2p_message(P2PMessage(router.own, session.node, content))
+            # If it is not handed over, the session has ended, and the next one begins with another.
+            router.peers.send(session.node, record, lambda _: None)
+
+    def _advert(self, engine: Engine) -> AdvertEnvelope:
+        now = self._milliseconds()
+        key, name = (self._key, engine.address.value) if engine.key is None else (engine.key, None)
+        # The version is the time in seconds: that of an engine that has moved is greater.
+        advert = EngineAdvert(engine.identity, self._router.own, name, now // 1000, now)
+        return sign_advert(advert, key)
+
+    # --- to hear ------------------------------------------------------------------------------
+
+    def receive(self, node: Identity, record: bytes) -> bool:
+        """Receive a greeting; return whether it is one."""
+        counts = self._router.counts
+        try:
+            greeting = parse_greeting(record)
+            adverts = [open_advert(each, self._verifiers) for each in greeting.adverts]
+        except BadRecord:
+            counts["records that cannot be read"] += 1
+            return False
+        self._keep_clock(node, greeting)
+        for advert in adverts:
+            if advert is None:
+                counts["adverts with a wrong signature"] += 1
+            elif isinstance(advert, EngineAdvert):
+                self._learn(advert, node)
+            else:
+                counts["adverts that are not served"] += 1
+        return True
+
+    def _keep_clock(self, node: Identity, greeting: Greeting) -> None:
+        clock = self._clocks.get(node)
+        if clock is None or clock.started != greeting.started:
+            # It has forgotten which ids it has seen, and accepts those alone that begin now.
+            clock = self._clocks[node] = _Clock(greeting.started)
+        clock.ahead = greeting.now - self._milliseconds()
+        self._clocks.move_to_end(node)
+        if len(self._clocks) > self._options.max_peers:
+            # There are no more sessions than that, and this node has one.
+            sessions = self._router.peers.sessions
+            del self._clocks[next(each for each in self._clocks if each not in sessions)]
+
+    def _learn(self, advert: EngineAdvert, node: Identity) -> None:
+        """Believe an engine about its node, if it is the node that has told it."""
+        version = self._versions.get(advert.identity, -1)
+        if advert.node != node or advert.version < version:
+            self._router.counts["adverts that are old or of another node"] += 1
+            return
+        self._versions[advert.identity] = advert.version
+        self._versions.move_to_end(advert.identity)
+        if len(self._versions) > self._options.max_correspondents:
+            self._versions.popitem(last=False)
+        destination = Destination(DestinationKind.ENGINE, advert.identity)
+        self._router.table.update(destination, AtNode(node))
+
+    def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
+        """Take the id of a message to a node that has greeted, or to an engine at it."""
+        clock = self._clocks[node]
+        begins = first_id_time(clock.started, self._milliseconds() + clock.ahead)
+        return clock.ids.take(own, to, begins)
+
+
+class _Clock:
+    """The clock of another node, and the ids of the messages to it and its engines.
+
+    Attributes:
+        started: When the node was started, in Unix milliseconds of its own.
+        ahead: The time by which its clock is ahead of that of this node, in milliseconds.
+        ids: The ids.
+    """
+
+    __slots__ = ("ahead", "ids", "started")
+
+    def __init__(self, started: int) -> None:
+        self.started: Final = started
+        self.ahead = 0
+        self.ids: Final = MessageIds()

@@ -1,0 +1,48 @@
+"""Options of the router of identities: plain values, each with a name, a unit and a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.options import Count, Seconds, check_options
+
+__all__ = ["IdentityOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityOptions:
+    """Options of the router of identities.
+
+    Attributes:
+        message_time: Time after which a message to another node is worth nothing, in seconds, if
+            it has no deadline of its own: at most 600. The node that it comes to refuses it then.
+        max_engines: Workers of the node that are engines. Beyond: a further one raises
+            `LimitReached`.
+        max_correspondents: Identities of other nodes that messages are exchanged with at a time.
+            Beyond: the one that was used longest ago is let go, with the return routes to it.
+        max_peers: Nodes that there are links to, those included that have not proved their key.
+            Beyond: a further link is refused.
+        handshake_time: Time in which a node has to prove its key, in seconds. Then the link ends.
+        max_parked: Messages to one destination that wait until it is known where it is. Beyond: a
+            further one is refused. They wait as long as `NodeLimits.pending_timeout`.
+
+    Raises:
+        ValueError: A value is out of its range.
+    """
+
+    message_time: Seconds = 60.0
+    max_engines: Count = 10_000
+    max_correspondents: Count = 10_000
+    max_peers: Count = 1_000
+    handshake_time: Seconds = 10.0
+    max_parked: Count = 64
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.message_time > _MAX_TIME:
+            raise ValueError(
+                f"message_time is at most {_MAX_TIME:g} seconds, not {self.message_time}"
+            )
+
+
+_MAX_TIME = 600.0

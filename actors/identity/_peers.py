@@ -1,0 +1,472 @@
+"""The links of a node to other nodes, each of which has proved its key.
+
+A link is a route to the router of the other node, and a session over it. The route begins with a
+link of a transport: what that one is, and whether it is encrypted, does not matter. Records go
+through one queue for each node, as their numbers rise in the order in which they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Awaitable
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, LinkDown, Message, OnwardError, Route
+from ...protocol.identity import (
+    SEED_SIZE,
+    Disconnect,
+    Identity,
+    LinkChannel,
+    LinkDialler,
+    LinkFailure,
+    LinkHandshake,
+    LinkLimits,
+    LinkListener,
+    LinkRefusalCode,
+    LinkState,
+    RoutingTable,
+    SigningKey,
+    Verifiers,
+    is_link_frame,
+    link_replaces,
+    refuse_link,
+    short_text,
+)
+from .._worker import Worker
+from ._errors import PeerRefused
+from ._options import IdentityOptions
+from ._session import Failed, Session
+from ._way import Way
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["ROUTER", "Peers"]
+
+ROUTER: Final = Address(0, b"identity")
+"""The address of the worker of a router: expose it at a listener for other nodes."""
+
+_logger: Final = logging.getLogger("onward.actors.identity")
+
+
+class PeerEvents:
+    """Events of the links, for the router, which overrides these."""
+
+    def session_opened(self, session: Session) -> None:
+        """Receive a session that has just been opened."""
+
+    def session_closed(self, session: Session) -> None:
+        """Receive the end of a session."""
+
+    def received(self, session: Session, record: bytes) -> None:
+        """Receive a record of another node."""
+
+
+class Peers:
+    """The links of a node to other nodes. All of it on the node's loop.
+
+    Args:
+        worker: The worker of the router.
+        key: The key of the node.
+        options: The options.
+        table: The routing table, which knows the nodes that are banned.
+        verifiers: Public keys that are ready to verify.
+        events: Receives what happens.
+
+    Attributes:
+        counts: What was refused or dropped, by its reason.
+        sessions: The session with each node.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        key: SigningKey,
+        options: IdentityOptions,
+        table: RoutingTable,
+        verifiers: Verifiers,
+        events: PeerEvents,
+    ) -> None:
+        self.counts: Final = Counter[str]()
+        self.sessions: Final[dict[Identity, Session]] = {}
+        self._worker: Final = worker
+        self._node: Final[Node] = worker.node
+        self._key: Final = key
+        self._options: Final = options
+        self._limits: Final = LinkLimits(handshake=options.handshake_time)
+        self._table: Final = table
+        self._verifiers: Final = verifiers
+        self._events: Final = events
+        self._ways: Final[dict[Route, Way]] = {}
+        self._way_of: Final[dict[Session, Way]] = {}
+        self._numbers: Final = count(1)
+        self._is_closed = False
+
+    # --- to dial ------------------------------------------------------------------------------
+
+    async def join(self, to: str | Address, expected: Identity | None) -> Identity:
+        """Join another node; see `Identities.join`."""
+        if isinstance(to, Address):
+            self._node.expose(to, ROUTER)
+            link = to
+        else:
+            link = await self._node.connect(to, expose=[ROUTER])
+        way = self._way((link, ROUTER))
+        way.dialled, way.expected = True, expected
+        session = way.session
+        if session is not None and expected in {None, session.node}:
+            return session.node
+        joined: asyncio.Future[Identity] = self._node.loop.create_future()
+        way.waiting.append(joined)
+        if way.handshake is None:
+            self._dial(way)
+        return await joined
+
+    def _way(self, route: Route) -> Way:
+        """Return what goes on over a route.
+
+        Raises:
+            UnknownAddress: There is no such link.
+        """
+        way = self._ways.get(route)
+        if way is None:
+            way = Way(route)
+            ended = self._node.watch(route[0], lambda: self._gone(way))
+            lost = self._node.parts.workers.watch_losses(route[0], lambda: self._lost(way))
+            way.unwatch = ended, lost
+            self._ways[route] = way
+        return way
+
+    def _dial(self, way: Way) -> None:
+        dialler = LinkDialler(
+            self._key,
+            secrets.token_bytes(SEED_SIZE),
+            self._verifiers,
+            self._now(),
+            expected=way.expected,
+            admits=self._admits,
+            limits=self._limits,
+        )
+        way.handshake, way.hello = dialler, dialler.begin(self._now())
+        self._send_frame(way, way.hello)
+        self._arm(way)
+
+    def _admits(self, node: Identity) -> bool:
+        return not self._table.is_banned(node)
+
+    def _now(self) -> float:
+        return self._node.loop.time()
+
+    # --- handshakes ---------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> None:
+        """Receive a frame of the router of another node."""
+        route, data = message.return_route, message.payload
+        if message.source is None or not route or route[0] != message.source:
+            self.counts["frames that came over no link"] += 1
+            return
+        way = self._ways.get(route)
+        if is_link_frame(data):
+            if way is None or way.session is None:
+                self.counts["frames of no session"] += 1
+                return
+            self._open(way.session, data)
+            return
+        if way is None:
+            if data[1:2] != _HELLO:
+                self.counts["messages of no handshake"] += 1
+                return
+            if not self._has_room(message.source):
+                self.counts["handshakes beyond those that may be under way"] += 1
+                self._worker.send(route, refuse_link(LinkRefusalCode.BUSY))
+                return
+            try:
+                way = self._way(route)
+            except OnwardError:
+                return  # the link has just ended
+        self._handshake(way, data)
+
+    def _has_room(self, link: Address) -> bool:
+        """Whether there may be one more route to a node that has not proved its key."""
+        if len(self._ways) >= self._options.max_peers:
+            return False
+        unproven = [each for each in self._ways.values() if each.session is None]
+        of_link = sum(each.route[0] == link for each in unproven)
+        return of_link < _MAX_UNPROVEN_OF_LINK and len(unproven) < _MAX_UNPROVEN
+
+    def _handshake(self, way: Way, data: bytes) -> None:
+        handshake = way.handshake
+        if data[1:2] == _HELLO:
+            if way.hello and way.hello <= data:
+                # Both have dialled at once: the smaller hello counts. The other node sees it, too.
+                return
+            # It may begin again: the node that dials has been started anew.
+            handshake, way.hello = self._listen(way), b""
+        if handshake is None:
+            session = way.session
+            if data[1:2] == _REFUSAL and session is not None and not session.is_greeted:
+                self._disconnect(session, "the other node refuses")
+            else:
+                self.counts["messages of no handshake"] += 1
+            return
+        answer = handshake.receive(data, self._now())
+        if answer is not None:
+            self._send_frame(way, answer)
+        self._look_at(way, handshake)
+
+    def _listen(self, way: Way) -> LinkHandshake:
+        way.handshake = LinkListener(
+            self._key,
+            secrets.token_bytes(SEED_SIZE),
+            self._verifiers,
+            self._now(),
+            expected=way.expected,
+            admits=self._admits,
+            limits=self._limits,
+        )
+        return way.handshake
+
+    def _look_at(self, way: Way, handshake: LinkHandshake) -> None:
+        """Act on the state of a handshake after an input."""
+        dialled = bool(way.hello)
+        node, channel = handshake.peer, handshake.channel
+        if handshake.state is LinkState.UP and node is not None and channel is not None:
+            way.handshake, way.hello = None, b""
+            self._proved(way, node, channel, dialled)
+        elif handshake.state is LinkState.FAILED:
+            way.handshake, way.hello = None, b""
+            self._failed(way, handshake.failure)
+        self._arm(way)
+
+    def _failed(self, way: Way, failure: LinkFailure | None) -> None:
+        reason = LinkFailure.UNPROVEN.value if failure is None else failure.value
+        self.counts[f"handshakes that have failed: {reason}"] += 1
+        way.failures += 1
+        if way.waiting:
+            way.dialled = False  # the caller knows, and may try again
+            self._refuse(way, reason)
+        if way.session is None and not way.dialled:
+            self._forget(way)
+
+    def _refuse(self, way: Way, reason: str) -> None:
+        waiting, way.waiting[:] = list(way.waiting), ()
+        for each in waiting:
+            if not each.done():
+                each.set_exception(PeerRefused(str(way.route[0]), reason))
+
+    def _proved(self, way: Way, node: Identity, channel: LinkChannel, dialled: bool) -> None:
+        """Open a session with a node that has proved its key."""
+        old = self.sessions.get(node)
+        old_way = None if old is None else self._way_of[old]
+        if old is not None and old_way is way:
+            # The same node again: what it has sent by the channel before comes first.
+            old.renew(channel)
+            self._events.session_opened(old)
+            return
+        if old is not None and old_way is not None:
+            own = self._key.identity
+            if not link_replaces(own, node, dialled=dialled, old_dialled=old.dialled):
+                old_way.waiting.extend(way.waiting)
+                way.waiting.clear()
+                if old.is_greeted:
+                    self._joined(old_way, node)
+                way.dialled = False
+                self._forget(way)
+                return
+        session = Session(
+            node, self._worker, way.route, channel, dialled, next(self._numbers), self._sealed
+        )
+        self._way_of[session] = way
+        if old is not None and old_way is not None:
+            self._close(old)
+            way.waiting.extend(old_way.waiting)
+            old_way.waiting.clear()
+            old_way.session = None
+            old_way.dialled = False
+            self._forget(old_way)
+        if way.session is not None:
+            self._close(way.session)  # another node has been there before
+        way.session = self.sessions[node] = session
+        way.failures = 0
+        self._events.session_opened(session)
+
+    def greeted(self, session: Session) -> None:
+        """Receive word that the other node takes messages: its greeting has come."""
+        if session.is_greeted:
+            return
+        events = self._table.open_link(session.node, session.number)
+        if events is None or any(isinstance(each, Disconnect) for each in events):
+            self.counts["nodes beyond those that may be linked"] += 1
+            self._disconnect(session, "the node may not be linked")
+            return
+        session.is_greeted = True
+        way = self._way_of[session]
+        self._joined(way, session.node)
+        self._arm(way)
+
+    def _joined(self, way: Way, node: Identity) -> None:
+        waiting, way.waiting[:] = list(way.waiting), ()
+        for each in waiting:
+            if not each.done():
+                each.set_result(node)
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def send(self, node: Identity, record: bytes, failed: Failed) -> Awaitable[None] | None:
+        """Send a record to another node.
+
+        Args:
+            node: The node.
+            record: The record.
+            failed: Receives the reason if it is certainly not handed over.
+
+        Returns:
+            `None`, or what to wait for before the next record, as many wait for room.
+        """
+        session = self.sessions.get(node)
+        if session is None:
+            failed(LinkDown(short_text(node), "there is no link to the node"))
+            return None
+        return session.send(record, failed)
+
+    def _sealed(self, session: Session, ended: str) -> None:
+        """Act on the state of a channel after a record was sealed by it, or could not be."""
+        if ended:
+            self._disconnect(session, ended)
+            return
+        way = self._way_of[session]
+        if session.channel.is_due and way.dialled and way.handshake is None:
+            self._dial(way)
+
+    def _send_frame(self, way: Way, frame: bytes) -> None:
+        """Send a message of a handshake, behind the frames of the session that there is."""
+        if way.session is not None:
+            way.session.put(frame, self._not_taken)
+            return
+        try:
+            self._worker.send(way.route, frame)
+        except OnwardError as error:
+            error.lost = None
+            self._not_taken(error)
+
+    def _not_taken(self, _: OnwardError) -> None:
+        self.counts["handshakes that a link did not take"] += 1  # another one begins in time
+
+    def _open(self, session: Session, frame: bytes) -> None:
+        record = session.open(frame)
+        if isinstance(record, LinkFailure):
+            self.counts[f"frames refused: {record.value}"] += 1
+            if session.channel.failure is not None:
+                self._disconnect(session, record.value)
+            return
+        self._events.received(session, record)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def disconnect(self, node: Identity, reason: str) -> None:
+        """Close the session with a node, if there is one, and do not dial it again."""
+        session = self.sessions.get(node)
+        if session is not None:
+            self._way_of[session].dialled = False
+            self._disconnect(session, reason)
+
+    def _disconnect(self, session: Session, reason: str) -> None:
+        """Close a session because of what the other node does, and dial again if this one did."""
+        way = self._way_of.get(session)
+        if way is None:
+            return
+        _logger.warning(
+            "the session with %s is closed: %s",
+            short_text(session.node),
+            reason,
+            extra={"event": "identity.disconnected"},
+        )
+        self._close(session)
+        way.session = None
+        self._after_loss(way)
+
+    def _lost(self, way: Way) -> None:
+        """Receive the loss of a connection; the link may make another one."""
+        way.handshake, way.hello = None, b""
+        if way.session is not None:
+            self._close(way.session)
+            way.session = None
+        self._after_loss(way)
+
+    def _after_loss(self, way: Way) -> None:
+        if way.dialled and not self._is_closed:
+            way.failures += 1
+            self._arm(way)
+        else:
+            self._forget(way)
+
+    def _gone(self, way: Way) -> None:
+        """Receive the end of a link."""
+        way.dialled = False
+        self._lost(way)
+
+    def _close(self, session: Session) -> None:
+        """Close a session: what waits for it was certainly not handed over."""
+        if self.sessions.get(session.node) is session:
+            del self.sessions[session.node]
+        self._way_of.pop(session, None)
+        self._table.close_link(session.node, session.number)
+        session.close()
+        self._events.session_closed(session)
+
+    def _forget(self, way: Way) -> None:
+        """Forget a route that nothing goes on over."""
+        if way.handshake is not None or way.session is not None:
+            return
+        self._ways.pop(way.route, None)
+        if way.timer is not None:
+            way.timer.cancel()
+        for unwatch in way.unwatch:
+            unwatch()
+        way.unwatch = ()
+        self._refuse(way, "the link has ended")
+
+    def _arm(self, way: Way) -> None:
+        """Set the timer of a route: for the end of a handshake, or for the next one."""
+        if way.timer is not None:
+            way.timer.cancel()
+            way.timer = None
+        handshake = way.handshake
+        if handshake is not None and handshake.deadline is not None:
+            wait = max(0.0, handshake.deadline - self._now())
+        elif way.dialled and way.session is None and way.route in self._ways:
+            wait = min(_LONGEST, _SHORTEST * 2 ** min(way.failures, 10))
+        elif way.session is not None and not way.session.is_greeted:
+            wait = self._options.handshake_time
+        else:
+            return
+        way.timer = self._worker.after(wait, lambda: self._due(way))
+
+    def _due(self, way: Way) -> None:
+        way.timer = None
+        handshake = way.handshake
+        if handshake is not None:
+            handshake.late(self._now())
+            self._look_at(way, handshake)
+        elif way.session is not None:
+            if not way.session.is_greeted:
+                self._disconnect(way.session, "the other node has not greeted in time")
+        elif way.dialled:
+            self._dial(way)
+
+    def close(self) -> None:
+        """Close all sessions, and end the watches of links."""
+        self._is_closed = True
+        for way in list(self._ways.values()):
+            self._gone(way)
+
+
+_HELLO, _REFUSAL = b"\x01", b"\x04"
+_MAX_UNPROVEN: Final = 256
+_MAX_UNPROVEN_OF_LINK: Final = 8
+_SHORTEST: Final = 0.5
+_LONGEST: Final = 30.0

@@ -1,0 +1,163 @@
+"""A session with another node: its keys and numbers, and the queue of what it sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ...protocol import LinkDown, OnwardError, Route
+from ...protocol.identity import Identity, LinkChannel, LinkFailure, short_text
+from .._worker import Worker
+
+__all__ = ["MAX_WAITING", "Failed", "Session"]
+
+MAX_WAITING: Final = 1000
+"""Frames to one node that wait for room at its link. Beyond: senders wait."""
+
+Failed = Callable[[OnwardError], object]
+"""Receives the reason for which a record was certainly not handed over."""
+
+
+class Session:
+    """A session with another node.
+
+    Frames are sealed in the order in which they are sent, as their numbers have to rise.
+
+    Args:
+        node: The node.
+        worker: The worker that sends.
+        route: The route to the router of the node.
+        channel: The keys and numbers.
+        dialled: Whether this node has dialled.
+        number: A number that no other session of this node has.
+        sealed: Called after each record, with the reason if the channel has ended.
+
+    Attributes:
+        node: The node.
+        channel: The keys and numbers.
+        dialled: Whether this node has dialled.
+        number: Its number.
+        is_greeted: Whether the other node has greeted, so that it takes messages.
+        waiting: The frames that wait for room.
+    """
+
+    __slots__ = (
+        "_before",
+        "_pump",
+        "_room",
+        "_route",
+        "_sealed",
+        "_worker",
+        "channel",
+        "dialled",
+        "is_greeted",
+        "node",
+        "number",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        node: Identity,
+        worker: Worker,
+        route: Route,
+        channel: LinkChannel,
+        dialled: bool,
+        number: int,
+        sealed: Callable[[Session, str], object],
+    ) -> None:
+        self.node: Final = node
+        self.channel = channel
+        self.dialled: Final = dialled
+        self.number: Final = number
+        self.is_greeted = False
+        self.waiting: Final[deque[tuple[bytes, Failed]]] = deque()
+        self._before: LinkChannel | None = None
+        self._worker: Final = worker
+        self._route: Final = route
+        self._sealed: Final = sealed
+        self._pump: asyncio.Task[None] | None = None
+        self._room: Final[list[asyncio.Future[None]]] = []
+
+    def renew(self, channel: LinkChannel) -> None:
+        """Use another channel. What the other node has sent by the one before it comes first."""
+        self._before, self.channel = self.channel, channel
+
+    def send(self, record: bytes, failed: Failed) -> Awaitable[None] | None:
+        """Send a record.
+
+        Args:
+            record: The record.
+            failed: Receives the reason if it is certainly not handed over.
+
+        Returns:
+            `None`, or what to wait for before the next record, as many wait for room.
+        """
+        try:
+            frame = self.channel.seal(record)
+        except OnwardError as error:
+            failed(LinkDown(short_text(self.node), str(error)))
+            self._sealed(self, str(error))
+            return None
+        self.put(frame, failed)
+        self._sealed(self, "")
+        if len(self.waiting) < MAX_WAITING:
+            return None
+        room: asyncio.Future[None] = self._worker.node.loop.create_future()
+        self._room.append(room)
+        return room
+
+    def put(self, frame: bytes, failed: Failed) -> None:
+        """Send a frame at once, or behind those that wait."""
+        if self._pump is None:
+            try:
+                self._worker.send(self._route, frame)
+            except OnwardError as error:
+                error.lost = None
+            else:
+                return
+            self._pump = self._worker.node.loop.create_task(self._run())
+        self.waiting.append((frame, failed))
+
+    async def _run(self) -> None:
+        """Send what waits, one after the other, with room for each."""
+        while self.waiting:
+            frame, failed = self.waiting[0]
+            try:
+                await self._worker.send_wait(self._route, frame)
+            except OnwardError as error:
+                error.lost = None
+                failed(error)
+            self.waiting.popleft()
+            if self._room and len(self.waiting) < MAX_WAITING:
+                self._make_room()
+        self._pump = None
+
+    def _make_room(self) -> None:
+        for each in self._room:
+            if not each.done():
+                each.set_result(None)
+        self._room.clear()
+
+    def open(self, frame: bytes) -> bytes | LinkFailure:
+        """Return the record of a frame, or why it has none."""
+        if self._before is not None:
+            record = self._before.open(frame)
+            if not isinstance(record, LinkFailure):
+                return record
+            self._before = None  # what comes from now on is of the channel after it
+        return self.channel.open(frame)
+
+    def close(self) -> None:
+        """End it: what waits was certainly not handed over."""
+        if self._pump is not None:
+            self._pump.cancel()
+            self._pump = None
+        waiting = list(self.waiting)
+        self.waiting.clear()
+        self._make_room()
+        error = LinkDown(short_text(self.node), "the link to the node has ended")
+        for _, failed in waiting:
+            failed(error)

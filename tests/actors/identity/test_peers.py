@@ -1,0 +1,216 @@
+"""Links between nodes that are slow, are lost, come again, and get new keys."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.identity import ROUTER, PeerRefused
+from onward.actors.identity._session import MAX_WAITING, Session
+from onward.protocol import LinkDown, LinkLost
+from onward.protocol.identity import LinkChannel, LinkFailure
+from tests.support.identities import StrangeNode, attached, engine_text, joined, key_of, node_text
+from tests.support.transports import Echo, Recorder, eventually
+
+
+async def test_a_slow_link_slows_senders_and_loses_nothing(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    link.freeze()
+    # As many as the link has on its way, as wait in its mailbox, for it, and for the identity.
+    sent = 0
+
+    async def send() -> None:
+        nonlocal sent
+        for number in range(6000):
+            await a.send_wait(engine, number.to_bytes(2))
+            sent += 1
+
+    sending = asyncio.create_task(send())
+    session = ours._router.peers.sessions[theirs.own]
+    await eventually(lambda: session._room and sent > 3000)
+    assert len(session.waiting) <= MAX_WAITING + 1
+    assert not sending.done()
+    link.thaw()
+    await sending
+    await eventually(lambda: len(recorder.messages) == 6000)
+    assert [int.from_bytes(each.payload) for each in recorder.messages] == list(range(6000))
+    assert session._pump is None
+    assert (ours.refused(), theirs.refused()) == ({}, {})
+
+
+async def test_what_waits_for_a_link_that_is_lost_was_not_handed_over(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    link.freeze()
+    session = ours._router.peers.sessions[theirs.own]
+    while session._pump is None:
+        await a.send_wait(engine, b"before")
+        await asyncio.sleep(0)
+    asked = asyncio.create_task(a.request(engine, b"last"))
+    await eventually(lambda: len(session.waiting) > 1)
+    link.cut()
+    with pytest.raises((LinkDown, LinkLost)):
+        await asked
+    assert not session.waiting
+
+
+def is_another(session: Session, before: LinkChannel) -> bool:
+    return session.channel is not before
+
+
+async def test_a_session_gets_new_keys_while_messages_are_under_way(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    await a.start(Echo, address="echo")
+    near = engine_text(ours.engine("echo"))
+    await joined((a, ours), c)
+    session = ours._router.peers.sessions[theirs.own]
+    for _ in range(5):
+        before = session.channel
+        asked = [a.request(far, b"out") for _ in range(20)]
+        asked += [c.request(near, b"in") for _ in range(20)]
+        under_way = asyncio.gather(*asked)
+        await asyncio.sleep(0)
+        ours._router.peers._dial(ours._router.peers._way_of[session])
+        answers = await under_way
+        assert [each.payload for each in answers] == [b"out"] * 20 + [b"in"] * 20
+        await eventually(partial(is_another, session, before))
+    assert ours._router.peers.sessions[theirs.own] is session
+    assert (ours.refused(), theirs.refused()) == ({}, {})
+
+
+async def test_new_keys_are_made_before_the_numbers_end(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    await joined((a, ours), c)
+    session = ours._router.peers.sessions[theirs.own]
+    first = session.channel
+    monkeypatch.setattr(type(first), "is_due", property(lambda self: self is first))
+    await a.request(far, b"hi")
+    await eventually(lambda: session.channel is not first)
+    assert (await a.request(far, b"hi")).payload == b"hi"
+
+
+async def test_a_session_without_numbers_left_ends_and_is_dialled_again(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    await joined((a, ours), c)
+    await a.request(far, b"hi")
+    session = ours._router.peers.sessions[theirs.own]
+    session.channel.failure = LinkFailure.EXHAUSTED
+    with pytest.raises(LinkDown):
+        await a.request(far, b"hi")
+    # The next one waits for the session that is dialled again.
+    assert (await a.request(far, b"hi")).payload == b"hi"
+    assert ours._router.peers.sessions[theirs.own] is not session
+
+
+async def test_a_connection_that_is_lost_is_made_again(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    listener = await c.listen("tcp://127.0.0.1:0", expose=[ROUTER])
+    await ours.join(listener.uri, identity=theirs.own)
+    assert (await a.request(far, b"one")).payload == b"one"
+    session = ours._router.peers.sessions[theirs.own]
+    # The node that listens ends its connections, as one that is restarted does.
+    for link in accepted_links(c):
+        await c.stop_worker(link)
+    await eventually(lambda: ours._router.peers.sessions.get(theirs.own) is not session)
+    assert (await a.request(far, b"two")).payload == b"two"
+    await listener.close()
+
+
+def accepted_links(node: Node) -> list[str]:
+    return [
+        str(each.address)
+        for each in node.statistics().workers
+        if node.parts.table.worker_at(each.address) is not None
+        and type(node.parts.table.worker_at(each.address)).__name__ == "AcceptedLink"
+    ]
+
+
+async def test_a_node_that_is_restarted_takes_messages_at_once_and_old_ones_never(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    link = await joined((a, ours), c)
+    await a.request(far, b"one")
+    await c.stop_worker(ROUTER)
+    link.cut()
+    theirs = await attached(c)
+    theirs.engine("echo")
+    await joined((a, ours), c)
+    assert (await a.request(far, b"two")).payload == b"two"
+    assert theirs.refused() == {}
+
+
+async def test_so_many_nodes_are_linked(a: Node, b: Node, c: Node) -> None:
+    ours = await attached(c, max_peers=1)
+    await StrangeNode.on(a, c, key_of("first"))
+    await eventually(ours.peers)
+    theirs = await attached(b)
+    with pytest.raises(PeerRefused, match="the other node has as many links as it may"):
+        await joined((b, theirs), c)
+    assert ours.peers() == (key_of("first").identity,)
+
+
+async def test_a_node_does_not_link_to_itself(a: Node) -> None:
+    ours = await attached(a, "echo")
+    listener = await a.listen("memory://itself", expose=[ROUTER])
+    with pytest.raises(PeerRefused, match="this node is at the other end as well"):
+        await ours.join(listener.uri)
+
+
+async def test_joining_twice_is_joining_once(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    listener = await c.listen("memory://twice", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    assert await ours.join(link) == await ours.join(link) == theirs.own
+    session = ours._router.peers.sessions[theirs.own]
+    # Another link to the same node takes the place of the first one.
+    await ours.join(listener.uri)
+    assert ours._router.peers.sessions[theirs.own] is not session
+    assert (await a.request(f"{node_text(theirs.own)} => echo", b"hi")).payload == b"hi"
+    assert len(ours._router.peers._ways) == 1
+
+
+async def test_a_link_that_ends_while_it_is_joined(a: Node, c: Node) -> None:
+    ours = await attached(a)
+    listener = await c.listen("memory://ends", expose=[])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    joining = asyncio.create_task(ours.join(link))
+    await asyncio.sleep(0)
+    await a.stop_worker(link)
+    with pytest.raises(PeerRefused, match="the link has ended"):
+        await joining
+    assert ours._router.peers._ways == {}
+
+
+async def test_stopping_the_router_ends_what_waits(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    listener = await c.listen("memory://stops", expose=[])
+    joining = asyncio.create_task(ours.join(listener.uri))
+    await eventually(lambda: len(ours._router.peers._ways) == 2)
+    await a.stop_worker(ROUTER)
+    with pytest.raises(PeerRefused, match="the link has ended"):
+        await joining
+    assert ours._router.peers._ways == {}
+    assert theirs.own != ours.own

@@ -1,0 +1,318 @@
+"""What a node may send that has proven its key, and what it sends before."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.identity import ROUTER
+from onward.actors.identity._router import ENGINE, ONWARD
+from onward.actors.testing import Probe
+from onward.protocol import Address, Message
+from onward.protocol.identity import (
+    SCOPE_LOCAL,
+    AdvertEnvelope,
+    AdvertKind,
+    ControlContent,
+    Destination,
+    DestinationKind,
+    EngineAdvert,
+    EngineContent,
+    EngineMessage,
+    EngineOrigin,
+    Greeting,
+    Identity,
+    NodeAdvert,
+    P2PMessage,
+    Protocol,
+    RelayContent,
+    ReplyContent,
+    RoutingPrefs,
+    SigningKey,
+    derived_engine,
+    serialize_greeting,
+    serialize_p2p_message,
+    sign_advert,
+    sign_engine_message,
+)
+from onward.protocol.ockam import encode_message
+from onward.transports.identity import Identities
+from tests.support.identities import StrangeNode, attached, engine_text, key_of
+from tests.support.transports import Recorder, eventually
+
+STRANGE = key_of("strange")
+BODY = encode_message(Message((ENGINE,), (), b"hi"))
+
+
+def now_of(identities: Identities) -> int:
+    return identities._router._milliseconds()
+
+
+def written(
+    identities: Identities,
+    engine: Identity,
+    *,
+    key: SigningKey = STRANGE,
+    src: Identity | None = None,
+    kind: DestinationKind = DestinationKind.ENGINE,
+    number: int = 0,
+    expires: int = 60_000,
+    protocol: Protocol = ONWARD,
+    body: bytes = BODY,
+    rprefs: RoutingPrefs | None = None,
+    origin: EngineOrigin | None = None,
+) -> EngineContent:
+    """Return a message to an engine as it should be, but for what is given."""
+    now = now_of(identities)
+    message = EngineMessage(
+        key.identity if src is None else src,
+        Destination(kind, engine),
+        (now + 30_000 << 20) + number,
+        protocol,
+        body,
+        expiry=now + expires,
+        rprefs=rprefs,
+        origin=origin,
+    )
+    return EngineContent(sign_engine_message(message, key))
+
+
+@pytest.fixture
+async def ours(c: Node) -> Identities:
+    return await attached(c)
+
+
+@pytest.fixture
+async def recorder(c: Node) -> Recorder:
+    return await Recorder.on(c, "engine")
+
+
+async def test_a_message_as_it_should_be_is_delivered_once(
+    a: Node, c: Node, ours: Identities, recorder: Recorder
+) -> None:
+    engine = ours.engine("engine")
+    strange = await StrangeNode.on(a, c, STRANGE)
+    message = written(ours, engine)
+    strange.say(message)
+    assert (await recorder.next()).payload == b"hi"
+    strange.say(message)
+    strange.say(written(ours, engine, number=1))
+    await recorder.next()
+    assert ours.refused() == {"messages that are not fresh: it was received before": 1}
+    assert len(recorder.messages) == 2
+
+
+STALE = "messages that are not fresh"
+OTHER = key_of("other").identity
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"expires": -60_000}, f"{STALE}: it has expired"),
+        ({"expires": 700_000}, f"{STALE}: its expiry is too late"),
+        (
+            {"number": -(60_000 << 20)},
+            f"{STALE}: it may have been received before this node was started",
+        ),
+        ({"number": 60_000 << 20}, f"{STALE}: its id is of a time to come"),
+        ({"protocol": Protocol("onward", 2)}, "messages of another protocol"),
+        ({"protocol": Protocol("onward/router", 1)}, "messages of another protocol"),
+        ({"rprefs": RoutingPrefs(SCOPE_LOCAL)}, "messages that the router refuses: scope"),
+        ({"kind": DestinationKind.TOPIC}, "messages that the router refuses: not-here"),
+        ({"kind": DestinationKind.DOMAIN}, "messages that the router refuses: not-here"),
+        ({"kind": DestinationKind.RELAY}, "messages that the router refuses: not-here"),
+        ({"kind": DestinationKind.NODE}, "messages that the router refuses: not-here"),
+        ({"body": b"\xff"}, "messages that cannot be read"),
+        ({"body": encode_message(Message((), (), b"hi"))}, "messages without a route"),
+        (
+            {
+                "key": key_of("third"),
+                "src": derived_engine(key_of("third").identity, b"w"),
+                "origin": EngineOrigin(key_of("third").identity, b"w"),
+            },
+            "messages of an engine that is at another node",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_message_that_is_not_as_it_should_be_is_refused_and_counted(
+    a: Node,
+    c: Node,
+    ours: Identities,
+    recorder: Recorder,
+    given: dict[str, object],
+    reason: str,
+) -> None:
+    if reason.endswith("not-here"):
+        await a.start(Recorder, address="unused")
+        key = key_of("topic")
+        engine = key.identity
+        ours.engine("engine")
+    else:
+        engine = ours.engine("engine", key_of("topic"))
+    strange = await StrangeNode.on(a, c, STRANGE)
+    strange.say(written(ours, engine, **given))  # type: ignore[arg-type]
+    await eventually(lambda: ours.refused() == {reason: 1})
+    assert recorder.messages == []
+    # The link goes on: what an engine does is not the fault of its node.
+    assert ours.peers() == (STRANGE.identity,)
+
+
+async def test_what_the_node_itself_has_not_for_engines_is_for_the_node(
+    a: Node, c: Node, ours: Identities
+) -> None:
+    strange = await StrangeNode.on(a, c, STRANGE)
+    body = encode_message(Message((), (), b"hi"))
+    strange.say(written(ours, ours.own, kind=DestinationKind.NODE, body=body))
+    await eventually(lambda: ours.refused() == {"messages without a route": 1})
+    # `self` is for engines: it is no route of the node itself.
+    strange.say(written(ours, ours.own, kind=DestinationKind.NODE, number=1))
+    await eventually(lambda: c.dead_letters.by_reason == {"not exposed": 1})
+
+
+async def test_a_wrong_signature_is_refused_and_the_rest_goes_on(
+    a: Node, c: Node, ours: Identities, recorder: Recorder
+) -> None:
+    engine = ours.engine("engine")
+    strange = await StrangeNode.on(a, c, STRANGE)
+    envelope = written(ours, engine).envelope
+    flips = range(0, len(envelope), 7)
+    for at in flips:
+        flipped = bytearray(envelope)
+        flipped[at] ^= 1
+        strange.say(EngineContent(bytes(flipped)))
+    strange.say(EngineContent(envelope))
+    assert (await recorder.next()).payload == b"hi"
+    refused = ours.refused()
+    assert set(refused) == {"messages that cannot be read", "messages with a wrong signature"}
+    assert sum(refused.values()) == len(flips)
+
+
+async def test_what_is_between_other_nodes_is_refused(a: Node, c: Node, ours: Identities) -> None:
+    strange = await StrangeNode.on(a, c, STRANGE)
+    content = written(ours, ours.own)
+    for src, dst in ((OTHER, ours.own), (STRANGE.identity, OTHER)):
+        strange.say_record(serialize_p2p_message(P2PMessage(src, dst, content)))
+    await eventually(lambda: ours.refused() == {"messages between other nodes": 2})
+
+
+async def test_what_is_of_no_kind_that_is_served_is_refused(
+    a: Node, c: Node, ours: Identities
+) -> None:
+    strange = await StrangeNode.on(a, c, STRANGE)
+    strange.say(RelayContent(b"x"))
+    strange.say(ReplyContent(bytes(16), b"x"))
+    strange.say_record(b"\xff")
+    strange.say(ControlContent(b"\xff"))
+    bad = Greeting(0, 0, (AdvertEnvelope(AdvertKind.ENGINE, b"\xff"),))
+    strange.say(ControlContent(serialize_greeting(bad)))
+    expected = {"messages of a kind that is not served": 2, "records that cannot be read": 3}
+    await eventually(lambda: ours.refused() == expected)
+    assert ours.peers() == (STRANGE.identity,)
+
+
+async def test_adverts_of_engines_at_other_nodes_and_old_ones_are_refused(
+    a: Node, c: Node, ours: Identities
+) -> None:
+    strange = await StrangeNode.on(a, c, STRANGE)
+    key = key_of("engine")
+
+    def advert(node: Identity, version: int, signer: SigningKey = key) -> AdvertEnvelope:
+        return sign_advert(EngineAdvert(key.identity, node, None, version, 0), signer)
+
+    def say(*adverts: AdvertEnvelope) -> None:
+        strange.say(ControlContent(serialize_greeting(Greeting(0, 0, adverts))))
+
+    say(advert(STRANGE.identity, 7))
+    say(advert(STRANGE.identity, 6))
+    say(advert(OTHER, 8))
+    reason = "adverts that are old or of another node"
+    await eventually(lambda: ours.refused() == {reason: 2})
+    of_node = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, 0), STRANGE)
+    forged = advert(STRANGE.identity, 9)
+    say(of_node)
+    say(AdvertEnvelope(AdvertKind.DOMAIN, of_node.envelope))
+    say(AdvertEnvelope(forged.kind, forged.envelope[:-1] + bytes((forged.envelope[-1] ^ 1,))))
+    expected = {
+        reason: 2,
+        "adverts that are not served": 1,
+        "records that cannot be read": 1,
+        "adverts with a wrong signature": 1,
+    }
+    await eventually(lambda: ours.refused() == expected)
+    # The one that counts leads to the node.
+    c.send(engine_text(key.identity), b"hello")
+    said = await strange.said()
+    assert isinstance(said.content, EngineContent)
+
+
+async def test_a_frame_that_cannot_be_opened_ends_the_link(
+    a: Node, c: Node, ours: Identities
+) -> None:
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    frame = bytearray(strange.channel.seal(b"\x80"))
+    frame[-1] ^= 1
+    strange.send(bytes(frame))
+    await eventually(lambda: ours.peers() == ())
+    assert ours.refused() == {"frames refused: a frame that cannot be opened": 1}
+    strange.send(strange.channel.seal(b"\x80"))
+    await eventually(lambda: ours.refused().get("frames of no session") == 1)
+
+
+async def test_a_frame_that_comes_twice_ends_the_link(a: Node, c: Node, ours: Identities) -> None:
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    frame = strange.channel.seal(b"\x80")
+    strange.send(frame)
+    strange.send(frame)
+    await eventually(lambda: ours.peers() == ())
+    assert ours.refused()["frames refused: a frame that came before"] == 1
+
+
+async def test_a_node_that_does_not_greet_is_given_up(a: Node, c: Node) -> None:
+    ours = await attached(c, handshake_time=0.5)
+    await StrangeNode.on(a, c, STRANGE, greet=False)
+    await eventually(lambda: not ours._router.peers.sessions)
+    assert ours.peers() == ()
+
+
+async def test_what_is_no_handshake_is_refused_without_a_word(
+    a: Node, c: Node, ours: Identities
+) -> None:
+    listener = await c.listen("memory://no-handshake", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    probe = await Probe.on(a, ROUTER)
+    for data in (b"", b"\x00" * 40, b"\x84\x02", b"\x82\x03", b"\x82\x04\x01", b"\xff"):
+        probe.send([link, ROUTER], data)
+    probe.send([link, ROUTER], b"\x83\x01\x00")
+    refusal = await probe.next()
+    assert refusal.payload == bytes.fromhex("820403")
+    refused = ours.refused()
+    assert refused["frames of no session"] == 2
+    assert refused["messages of no handshake"] == 4
+    # Nothing is kept of it.
+    assert ours._router.peers._ways == {}
+
+
+async def test_a_local_worker_is_no_link(c: Node, ours: Identities) -> None:
+    probe = await Probe.on(c, "probe")
+    probe.send([ROUTER], b"\x83\x01")
+    c.send([ROUTER], b"\x83\x01")
+    await eventually(lambda: ours.refused().get("frames that came over no link") == 1)
+    await eventually(lambda: ours.refused().get("messages of no handshake", 0) <= 1)
+
+
+async def test_so_many_handshakes_are_under_way_over_one_link(
+    a: Node, c: Node, ours: Identities
+) -> None:
+    listener = await c.listen("memory://many-hellos", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    probe = await Probe.on(a, ROUTER)
+    hello = bytes.fromhex("8301810158 20".replace(" ", "")) + bytes(range(32))
+    for number in range(12):
+        a.send([link, ROUTER], hello, return_route=[ROUTER, Address(0, bytes([65 + number]))])
+    replies = [(await probe.next()).payload for _ in range(12)]
+    assert sum(each == bytes.fromhex("820402") for each in replies) == 4
+    reason = "handshakes beyond those that may be under way"
+    assert ours.refused() == {reason: 4}

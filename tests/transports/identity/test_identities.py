@@ -1,0 +1,376 @@
+"""Messages to identities: between two nodes whose links have proven them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import LimitReached, Node, NodeLimits, Unresolved
+from onward.actors.identity import ROUTER, EngineInUse, PeerRefused
+from onward.actors.testing import Probe
+from onward.protocol import (
+    IDENTITY,
+    Address,
+    LinkDown,
+    LinkLost,
+    NotExposed,
+    PayloadTooBig,
+    UnknownAddress,
+    UnreadableAddress,
+)
+from onward.protocol.identity import Identity, derived_engine, identity_text
+from tests.support.identities import attached, engine_text, joined, key_of, link_of, node_text
+from tests.support.transports import Echo, Recorder, Relay, eventually
+
+
+async def test_a_worker_of_another_node_is_reached_by_the_key_of_its_node(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    assert ours.peers() == (theirs.own,)
+    assert theirs.peers() == (ours.own,)
+    answer = await a.request(f"{node_text(theirs.own)} => echo", b"12 apples")
+    assert answer.payload == b"12 apples"
+    assert ours.refused() == {}
+    assert theirs.refused() == {}
+
+
+async def test_what_is_not_exposed_is_not_reached(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    recorder = await Recorder.on(c, "recorder")
+    await Recorder.on(c, "echo")
+    await joined((a, ours), c)
+    a.send(f"{node_text(theirs.own)} => recorder", b"no")
+    a.send(f"{node_text(theirs.own)} => 1#127.0.0.1:9 => recorder", b"no")
+    await eventually(lambda: c.dead_letters.total == 2)
+    assert c.dead_letters.by_reason == {"not exposed": 2}
+    assert recorder.messages == []
+
+
+@pytest.mark.parametrize("own_key", [False, True])
+async def test_a_worker_with_an_identity_is_reached_by_it_alone(
+    a: Node, c: Node, own_key: bool
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    key = key_of("echo") if own_key else None
+    engine = theirs.engine("echo", key)
+    assert engine == (key.identity if key else derived_engine(theirs.own, b"echo"))
+    await joined((a, ours), c)
+    assert (await a.request(engine_text(engine), b"hi")).payload == b"hi"
+    # The second one finds what the rule has remembered.
+    assert (await a.request(engine_text(engine), b"ho")).payload == b"ho"
+    # Upper case is another text of the same identity.
+    text = f"36#ENGINE:{identity_text(engine).upper()}"
+    assert (await a.request(text, b"hu")).payload == b"hu"
+
+
+async def test_engines_talk_to_each_other_by_their_return_routes(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    asks, answers = await Probe.on(a, "asks"), await Probe.on(c, "answers")
+    mine = ours.engine("asks", key_of("asks"))
+    engine = theirs.engine("answers")
+    await joined((a, ours), c)
+    asks.send(engine_text(engine), b"one?")
+    question = await answers.next()
+    assert question.onward_route == (Address(0, b"answers"),)
+    answers.reply(question, b"one!")
+    answer = await asks.next()
+    assert answer.payload == b"one!"
+    assert answer.onward_route == (Address(0, b"asks"),)
+    # Now the other way, to the identity that the question was signed by.
+    answers.send(engine_text(mine), b"two?")
+    question = await asks.next()
+    assert question.payload == b"two?"
+    asks.reply(question, b"two!")
+    assert (await answers.next()).payload == b"two!"
+
+
+async def test_an_engine_passes_on_to_what_is_exposed_alone(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "open")
+    await c.start(Relay, address="relay")
+    await c.start(Echo, address="open")
+    hidden = await Recorder.on(c, "hidden")
+    engine = theirs.engine("relay")
+    await joined((a, ours), c)
+    assert (await a.request(f"{engine_text(engine)} => open", b"x")).payload == b"x"
+    a.send(f"{engine_text(engine)} => hidden", b"x")
+    await eventually(lambda: c.dead_letters.total == 1)
+    assert hidden.messages == []
+
+
+async def test_a_node_reaches_its_own_identities_without_a_link(a: Node) -> None:
+    ours = await attached(a)
+    await a.start(Echo, address="echo")
+    engine = ours.engine("echo")
+    assert (await a.request(engine_text(engine), b"hi")).payload == b"hi"
+    assert (await a.request(f"{node_text(ours.own)} => echo", b"hi")).payload == b"hi"
+
+
+async def test_messages_wait_until_it_is_known_where_an_identity_is(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    engine = theirs.engine("echo")
+    asked = [asyncio.create_task(a.request(engine_text(engine), bytes([n]))) for n in range(3)]
+    await eventually(lambda: a.statistics().pending == 3)
+    await joined((a, ours), c)
+    assert [(await each).payload for each in asked] == [b"\x00", b"\x01", b"\x02"]
+
+
+async def test_a_worker_that_becomes_an_engine_later_is_told_to_the_other_node(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    asked = asyncio.create_task(a.request(engine_text(key_of("later").identity), b"hi"))
+    await eventually(lambda: a.statistics().pending == 1)
+    theirs.engine("echo", key_of("later"))
+    assert (await asked).payload == b"hi"
+
+
+async def test_one_destination_has_so_many_messages_waiting(a: Node) -> None:
+    await attached(a, max_parked=2)
+    to = engine_text(key_of("nobody").identity)
+    for _ in range(2):
+        a.send(to, b"")
+    with pytest.raises(Unresolved, match="2 messages wait for it already"):
+        a.send(to, b"")
+    a.send(engine_text(key_of("another").identity), b"")
+    assert a.statistics().pending == 3
+
+
+async def test_a_message_to_what_is_never_found_is_refused_in_time() -> None:
+    async with Node("n", limits=NodeLimits(pending_timeout=0.01)) as node:
+        await attached(node)
+        to = engine_text(key_of("nobody").identity)
+        with pytest.raises(Unresolved, match="not in time"):
+            await node.request(to, b"")
+        # Its place is free for another destination: nothing is left behind.
+        with pytest.raises(Unresolved, match="not in time"):
+            await node.request(engine_text(key_of("another").identity), b"")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"engine:abc", "it has 56 characters, not 3"),
+        (b"\xff", "utf-8"),
+        (b"worker:abc", "it begins with one of engine, node, topic, relay, domain"),
+    ],
+)
+async def test_what_is_no_identity_cannot_be_read(a: Node, value: bytes, reason: str) -> None:
+    await attached(a)
+    with pytest.raises(UnreadableAddress, match=reason):
+        a.send([Address(IDENTITY, value)], b"")
+
+
+async def test_a_destination_that_is_not_served_is_refused(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    with pytest.raises(Unresolved, match="the router refuses it: unknown"):
+        a.send(f"36#topic:{identity_text(key_of('x').identity)}", b"")
+    with pytest.raises(NotExposed):
+        a.send(f"36#relay:{identity_text(theirs.own)}", b"")
+
+
+async def test_an_engine_ends_with_its_worker(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    engine = theirs.engine("echo")
+    await joined((a, ours), c)
+    await a.request(engine_text(engine), b"hi")
+    await c.stop_worker("echo")
+    a.send(engine_text(engine), b"too late")
+    reason = "messages that the router refuses: not-here"
+    await eventually(lambda: theirs.refused() == {reason: 1})
+    # Another worker at the same address is no engine before it is made one.
+    await c.start(Echo, address="echo")
+    assert theirs.engine("echo") == engine
+    assert (await a.request(engine_text(engine), b"again")).payload == b"again"
+
+
+async def test_what_cannot_be_an_engine(a: Node) -> None:
+    ours = await attached(a, max_engines=2)
+    for name in ("one", "two", "three"):
+        await a.start(Echo, address=name)
+    with pytest.raises(UnknownAddress):
+        ours.engine("none")
+    ours.engine("one", key_of("k"))
+    with pytest.raises(EngineInUse, match="0#one cannot be the engine"):
+        ours.engine("one")
+    with pytest.raises(EngineInUse):
+        ours.engine("two", key_of("k"))
+    with pytest.raises(EngineInUse):
+        ours.engine("two", key_of("a"))
+    ours.engine("two")
+    with pytest.raises(LimitReached, match="2 engines"):
+        ours.engine("three")
+
+
+async def test_another_node_than_the_one_asked_for_is_refused(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    listener = await c.listen("memory://other-identity", expose=[ROUTER])
+    with pytest.raises(PeerRefused, match="another node is there than was dialled"):
+        await ours.join(listener.uri, identity=key_of("somebody").identity)
+    assert ours.peers() == ()
+    await eventually(lambda: theirs.peers() == ())
+    # The right one is let in over another link.
+    assert await ours.join(listener.uri, identity=theirs.own) == theirs.own
+
+
+async def test_a_listener_that_has_no_router_does_not_answer(a: Node, c: Node) -> None:
+    ours = await attached(a, handshake_time=0.01)
+    listener = await c.listen("memory://no-router")
+    with pytest.raises(PeerRefused, match="the time is over"):
+        await ours.join(listener.uri)
+
+
+async def test_both_nodes_join_at_once_over_one_link(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    engine = theirs.engine("echo")
+    listener = await c.listen("memory://at-once", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    # The other end of the link, at the node that listens.
+    peer = link_of(a, link)._peer
+    assert peer is not None
+    found = await asyncio.gather(ours.join(link), theirs.join(peer.address))
+    assert list(found) == [theirs.own, ours.own]
+    assert (await a.request(engine_text(engine), b"hi")).payload == b"hi"
+    assert (ours.peers(), theirs.peers()) == ((theirs.own,), (ours.own,))
+
+
+async def test_both_nodes_join_at_once_over_two_links(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    await a.start(Echo, address="echo")
+    far, near = theirs.engine("echo"), ours.engine("echo")
+    of_a = await a.listen("memory://two-a", expose=[ROUTER])
+    of_c = await c.listen("memory://two-c", expose=[ROUTER])
+    found = await asyncio.gather(ours.join(of_c.uri), theirs.join(of_a.uri))
+    assert list(found) == [theirs.own, ours.own]
+    assert (await a.request(engine_text(far), b"hi")).payload == b"hi"
+    assert (await c.request(engine_text(near), b"ho")).payload == b"ho"
+    assert (ours.peers(), theirs.peers()) == ((theirs.own,), (ours.own,))
+
+
+async def test_a_link_that_ends_ends_the_requests_and_others_wait(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = theirs.engine("recorder")
+    link = await joined((a, ours), c)
+    asked = asyncio.create_task(a.request(engine_text(engine), b"one"))
+    assert (await recorder.next()).payload == b"one"
+    link.cut()
+    with pytest.raises(LinkLost, match="the link between the nodes has ended"):
+        await asked
+    assert ours.peers() == ()
+    await eventually(lambda: theirs.peers() == ())
+    a.send(engine_text(engine), b"two")
+    assert a.statistics().pending == 1
+    await joined((a, ours), c)
+    assert (await recorder.next()).payload == b"two"
+
+
+async def test_a_banned_node_is_refused_and_disconnected(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "recorder")
+    recorder = await Recorder.on(c, "recorder")
+    await joined((a, ours), c)
+    to = f"{node_text(theirs.own)} => recorder"
+    asked = asyncio.create_task(a.request(to, b"one"))
+    await recorder.next()
+    ours.ban(theirs.own)
+    with pytest.raises(LinkLost, match="the link between the nodes has ended"):
+        await asked
+    with pytest.raises(Unresolved, match="the router refuses it: banned"):
+        a.send(to, b"two")
+    with pytest.raises(PeerRefused, match="the other node is not admitted"):
+        await joined((a, ours), c)
+    ours.unban(theirs.own)
+    await joined((a, ours), c)
+    assert ours.peers() == (theirs.own,)
+    a.send(to, b"three")
+    assert (await recorder.next()).payload == b"three"
+
+
+async def test_a_banned_engine_is_refused(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    probe = await Probe.on(c, "engine")
+    recorder = await Recorder.on(a, "recorder")
+    engine, mine = theirs.engine("engine"), ours.engine("recorder")
+    await joined((a, ours), c)
+    probe.send(engine_text(mine), b"one")
+    question = await recorder.next()
+    asked = asyncio.create_task(a.request(engine_text(engine), b"?"))
+    await probe.next()
+    ours.ban(engine)
+    with pytest.raises(LinkLost, match="the identity is banned"):
+        await asked
+    probe.send(engine_text(mine), b"two")
+    reason = "messages that the router refuses: banned"
+    await eventually(lambda: ours.refused() == {reason: 1})
+    with pytest.raises(Unresolved, match="banned"):
+        a.send(engine_text(engine), b"three")
+    recorder.reply(question, b"no answer goes there either")
+    await eventually(lambda: a.dead_letters.by_reason == {"link down": 1})
+    assert ours.peers() == (theirs.own,)
+    assert recorder.messages == [question]
+
+
+async def test_so_many_identities_are_linked_at_a_time(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, max_correspondents=2), await attached(c)
+    engines: list[Identity] = []
+    for name in ("one", "two", "three"):
+        await c.start(Echo, address=name)
+        engines.append(theirs.engine(name))
+    await joined((a, ours), c)
+    for engine in (*engines, *engines):
+        assert (await a.request(engine_text(engine), b"hi")).payload == b"hi"
+    assert ours.refused() == {"links of identities that made room for others": 4}
+
+
+async def test_a_message_that_is_too_big_for_a_record_is_not_delivered(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    with pytest.raises(PayloadTooBig):
+        await a.request(f"{node_text(theirs.own)} => echo", bytes(1024 * 1024))
+    big = bytes(900_000)
+    assert (await a.request(f"{node_text(theirs.own)} => echo", big)).payload == big
+
+
+async def test_a_rule_is_asked_from_another_thread(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = theirs.engine("recorder")
+    await joined((a, ours), c)
+    for number in range(3):
+        await asyncio.to_thread(a.send, engine_text(engine), bytes([number]))
+    for number in range(3):
+        assert (await recorder.next()).payload == bytes([number])
+
+
+async def test_a_node_without_an_identity_any_more_serves_none(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    a.send(engine_text(key_of("nobody").identity), b"waits")
+    await a.stop_worker(ROUTER)
+    await eventually(lambda: a.statistics().pending == 0)
+    await eventually(lambda: theirs.peers() == () or True)
+    await attached(a)
+
+
+async def test_a_message_is_not_delivered_where_the_way_is_lost_under_it(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    link = await joined((a, ours), c)
+    await a.request(f"{node_text(theirs.own)} => echo", b"hi")
+    # It is on its way to the link of the identity when the nodes are no longer joined.
+    asked = asyncio.create_task(a.request(f"{node_text(theirs.own)} => echo", b"hi"))
+    await asyncio.sleep(0)
+    link.cut()
+    with pytest.raises((LinkDown, LinkLost)):
+        await asked

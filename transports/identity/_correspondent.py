@@ -1,0 +1,60 @@
+"""The link between one identity of a node and one of another node."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ...actors.identity import Router
+from ...protocol import Address, Message
+from ...protocol.identity import Identity, short_text
+from ..node._link import Link
+
+__all__ = ["Correspondent"]
+
+
+class Correspondent(Link):
+    """The link between one identity of this node and one elsewhere.
+
+    It is a transport that has the router for a connection: exposure, return routes, limits on what
+    waits, error replies and the event log are those of any link. It lasts over the connections of
+    the nodes between, and ends when another one needs its place.
+
+    Args:
+        own: The identity at this end: the node, or an engine of it.
+        identity: The identity at the other end.
+        router: The router of the node.
+        expose: The addresses of the node that the other end may send to. Engines are as well.
+    """
+
+    __slots__ = ("_router", "identity", "own")
+
+    scheme = "identity"
+
+    def __init__(
+        self, own: Identity, identity: Identity, router: Router, expose: frozenset[Address]
+    ) -> None:
+        super().__init__(expose=expose)
+        self.own: Final = own
+        self.identity: Final = identity
+        self._router: Final = router
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The names of this end and of the other one."""
+        return short_text(self.own), short_text(self.identity)
+
+    def _is_exposed(self, address: Address) -> bool:
+        return self._router.engines.at(address) is not None or super()._is_exposed(address)
+
+    def transmit(self, message: Message) -> Awaitable[None] | None:
+        """Give a message to the router, which signs it."""
+        return self._router.carry(self.own, self.identity, message, self.undelivered)
+
+    def receive(self, message: Message) -> None:
+        """Deliver a message that the router has verified, as a transport receives it."""
+        self.arrive((message,))
+
+    def way_lost(self, detail: str) -> None:
+        """End the requests that were sent to the other end, as the way to it is lost."""
+        self.lost(detail)
