@@ -219,11 +219,11 @@ class Router(PeerEvents):
 
     def _home(self, identity: Identity) -> Identity | None:
         """Return the node to give a message for an identity to."""
-        for kind in (DestinationKind.NODE, DestinationKind.ENGINE):
-            decision = self._decision(Destination(kind, identity))
-            if isinstance(decision, ToPeer):
-                return decision.node
-        return None
+        destination = Destination(DestinationKind.ENGINE, identity)
+        if self.table.route(destination) is None:
+            destination = Destination(DestinationKind.NODE, identity)
+        decision = self._decision(destination)
+        return decision.node if isinstance(decision, ToPeer) else None
 
     def carry(
         self, own: Identity, to: Identity, message: Message, undelivered: Undelivered

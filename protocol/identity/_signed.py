@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cbor2 import dumps
-
 from ._errors import BadRecord, RecordTooBig
 from ._identities import Identity
 from ._keys import SIGNATURE_SIZE, SigningKey, Verifiers
@@ -109,22 +107,26 @@ def is_signed_by(
 
 def _to_be_signed(kind: SignedKind, payload: bytes, context: bytes) -> bytes:
     # RFC 9052, section 4.4: "Create a Sig_structure and populate it with the appropriate fields."
-    external = f"{_DOMAIN}{kind}".encode()
     if context:
-        external += b"\x00" + context
-    return b"".join(
-        (
-            b"\x84\x6aSignature1\x43",
-            _PROTECTED,
-            _binary_head(len(external)),
-            external,
-            _binary_head(len(payload)),
-            payload,
-        )
-    )
+        head = _structure_head(f"{_DOMAIN}{kind}".encode() + b"\x00" + context)
+    else:
+        head = _HEADS[kind]
+    return b"".join((head, _binary_head(len(payload)), payload))
+
+
+def _structure_head(external: bytes) -> bytes:
+    """Return a Sig_structure up to its payload."""
+    return b"".join((b"\x84\x6aSignature1\x43", _PROTECTED, _binary_head(len(external)), external))
 
 
 def _binary_head(size: int) -> bytes:
-    """Return the head of a byte string."""
-    head: bytes = dumps(size)
-    return bytes((head[0] | 0x40,)) + head[1:]
+    """Return the head of a byte string, in the shortest form."""
+    if size < 24:
+        return bytes((0x40 | size,))
+    if size < 0x100:
+        return bytes((0x58, size))
+    return b"\x59" + size.to_bytes(2) if size < 0x10000 else b"\x5a" + size.to_bytes(4)
+
+
+_HEADS: Final = {each: _structure_head(f"{_DOMAIN}{each}".encode()) for each in SignedKind}
+"""The Sig_structure of each kind up to its payload, without a context."""
