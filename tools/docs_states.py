@@ -28,6 +28,7 @@ from onward.protocol.dispatch import (
     PairInput,
     PairState,
 )
+from onward.protocol.identity import LINK, LinkInput, LinkState
 from onward.protocol.pipes import (
     RECEIVER,
     SENDER,
@@ -192,6 +193,14 @@ def _circuit_end_inputs() -> str:
     return table(("input", "is"), [(f"`{each.name}`", each.value) for each in EndInput])
 
 
+def _link() -> str:
+    return diagram(LINK, lambda given: given.name, LinkState.AWAITS_HELLO, LinkState.FAILED)
+
+
+def _link_inputs() -> str:
+    return table(("input", "is"), [(f"`{each.name}`", each.value) for each in LinkInput])
+
+
 def _name(frame: Enum) -> str:
     return f"`{frame.name}`"
 
@@ -210,6 +219,8 @@ DRAWINGS: Mapping[str, Callable[[], str]] = {
     "control": _control,
     "direction": _direction,
     "interactions": _interactions,
+    "link": _link,
+    "link-inputs": _link_inputs,
     "pipe-receiver": _pipe_receiver,
     "pipe-receiver-inputs": _pipe_receiver_inputs,
     "pipe-sender": _pipe_sender,
