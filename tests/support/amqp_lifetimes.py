@@ -275,7 +275,7 @@ class Run:
             if engine.opened and not engine.closed:
                 receives = self._random.random() < 0.5
                 # As for a circuit.
-                link: Any = engine._named(engine._session_of_circuit(), "a", receives=receives)
+                link: Any = engine._link_of_circuit("a", receives=receives)
                 link.open()
                 self._held.append(link)
             return

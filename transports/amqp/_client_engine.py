@@ -57,7 +57,8 @@ class ClientEngine(AmqpEngine):
     def __init__(self, proton: Proton, container: str, options: AmqpOptions, login: Login) -> None:
         self._login: Final = login
         self._session: Session
-        self._of_circuits: set[Session] = set()
+        # The link of each session of a circuit, which the container may not have answered yet.
+        self._of_circuits: dict[Session, AmqpLink] = {}
         self._names = count(1)
         super().__init__(proton, container, options)
 
@@ -78,8 +79,11 @@ class ClientEngine(AmqpEngine):
         self._begin(self._session)
 
     def _end(self, session: Session) -> Iterator[LinkDetached]:
+        link = self._of_circuits.pop(session, None)
+        if link is not None:
+            # What it has not answered ends with its session like the others.
+            self._links[impl_of(link)] = link
         yield from super()._end(session)
-        self._of_circuits.discard(session)
         if session == self._session:
             # All links are in this one: the container is connected to anew.
             self.close("amqp:connection:forced", "the session was ended")
@@ -108,7 +112,7 @@ class ClientEngine(AmqpEngine):
             Refused: The attach cannot be written.
         """
         items = check_attach(self.proton, attach, self.peer_max_frame, address)
-        link = self._named(self._session_of_circuit(), address, receives=receives)
+        link = self._link_of_circuit(address, receives=receives)
         write_attach(link, items)
         (link.source if receives else link.target).address = address
         return link
@@ -120,15 +124,15 @@ class ClientEngine(AmqpEngine):
         (link.source if receives else link.target).address = address
         return link
 
-    def _session_of_circuit(self) -> Session:
-        """Return a new session, or that of all if the container takes no more."""
+    def _link_of_circuit(self, address: str, *, receives: bool) -> AmqpLink:
+        """Return a link in a new session, or in that of all if the container takes no more."""
         most = min(self._transport.channel_max, self._transport.remote_channel_max)
         if len(self._sessions) > most:
-            return self._session
-        made = self._connection.session()
-        self._of_circuits.add(made)
-        self._begin(made)
-        return made
+            return self._named(self._session, address, receives=receives)
+        session = self._connection.session()
+        self._begin(session)
+        link = self._of_circuits[session] = self._named(session, address, receives=receives)
+        return link
 
     def free(self, link: AmqpLink) -> None:
         """Give a link back that has ended at both ends, with the session of a circuit."""
@@ -136,8 +140,7 @@ class ClientEngine(AmqpEngine):
             return
         session = link.session
         super().free(link)
-        if session in self._of_circuits:
-            self._of_circuits.discard(session)
+        if self._of_circuits.pop(session, None) is not None:
             session.close()
 
     def release(self) -> None:

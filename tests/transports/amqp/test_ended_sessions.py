@@ -139,12 +139,12 @@ def test_a_session_of_a_circuit_ends_before_its_link_is_answered() -> None:
     container = Container(MemoryPort())
     container.answers = False
     engine = container.engine
-    link: Any = engine._named(engine._session_of_circuit(), "a", receives=True)
+    link: Any = engine._link_of_circuit("a", receives=True)
     link.open()
     container.pump()
     container.links[0].session.close()
     container.pump()
-    assert engine._of_circuits == set()
+    assert engine._of_circuits == {}
     assert engine.closed == ""
     del link
     container.cut()

@@ -113,6 +113,28 @@ async def test_a_container_that_is_lost_before_its_answer_refuses_the_link(chain
     assert link.remote_target.type == 0
 
 
+@pytest.mark.parametrize("receives", ["client", "container"])
+async def test_a_session_that_ends_before_the_answer_refuses_the_link(
+    chain: Chain, receives: str
+) -> None:
+    edge, container = chain.edges(), chain.container()
+    container.answers = False
+    make = edge.client.receiver if receives == "client" else edge.client.sender
+    link = make("jobs")
+    chain.pump()
+    assert (state(link), container.edge.circuits) == ("uninit", 1)
+    container.links[0].session.close()
+    chain.pump()
+    assert refusal(link)[0] == "amqp:link:detach-forced"
+    # It does not take the place of another one.
+    assert container.edge.circuits == 0
+    container.answers = True
+    again = make("jobs")
+    chain.pump()
+    assert state(again) == "active"
+    assert container.engine.closed == ""
+
+
 async def test_a_client_that_is_lost_after_its_detach_has_detached(chain: Chain) -> None:
     edge, container = chain.edges(), chain.container()
     link = edge.client.receiver("jobs")
