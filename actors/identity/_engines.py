@@ -103,3 +103,5 @@ class Engines:
         for unwatch in self._unwatch.values():
             unwatch()
         self._unwatch.clear()
+        self._by_address.clear()  # an end that is on its way is of no engine any more
+        self._by_identity.clear()

@@ -124,13 +124,18 @@ class Greetings:
         clock.ahead = greeting.now - self._milliseconds()
         self._clocks.move_to_end(node)
         if len(self._clocks) > self._options.max_peers:
-            # There are no more sessions than that, and this node has one.
             sessions = self._router.peers.sessions
-            del self._clocks[next(each for each in self._clocks if each not in sessions)]
+            left = next((each for each in self._clocks if each not in sessions), None)
+            if left is not None:
+                del self._clocks[left]
 
     def _learn(self, advert: EngineAdvert, node: Identity) -> None:
         """Believe an engine about its node, if it is the node that has told it."""
         version = self._versions.get(advert.identity, -1)
+        if self._router.table.is_banned(advert.identity):
+            # To learn a route is to trust it: the ban would be over.
+            self._router.counts["adverts of what is banned"] += 1
+            return
         if advert.node != node or advert.version < version:
             self._router.counts["adverts that are old or of another node"] += 1
             return

@@ -39,7 +39,7 @@ from ...protocol.identity import (
 from .._worker import Worker
 from ._errors import PeerRefused
 from ._options import IdentityOptions
-from ._session import Failed, Session
+from ._session import MAX_WAITING, Failed, Session
 from ._way import Way
 
 if TYPE_CHECKING:
@@ -110,6 +110,9 @@ class Peers:
 
     async def join(self, to: str | Address, expected: Identity | None) -> Identity:
         """Join another node; see `Identities.join`."""
+        known = isinstance(to, Address) and (to, ROUTER) in self._ways
+        if not known and len(self._ways) >= self._options.max_peers:
+            raise PeerRefused(to, "this node has as many links as it may")
         if isinstance(to, Address):
             self._node.expose(to, ROUTER)
             link = to
@@ -124,7 +127,11 @@ class Peers:
         way.waiting.append(joined)
         if way.handshake is None:
             self._dial(way)
-        return await joined
+        node = await joined
+        if expected not in {None, node}:
+            # Another handshake over the link was under way, which expected another node, or any.
+            raise PeerRefused(to, LinkFailure.OTHER_IDENTITY.value)
+        return node
 
     def _way(self, route: Route) -> Way:
         """Return what goes on over a route.
@@ -182,7 +189,7 @@ class Peers:
                 return
             if not self._has_room(message.source):
                 self.counts["handshakes beyond those that may be under way"] += 1
-                self._worker.send(route, refuse_link(LinkRefusalCode.BUSY))
+                self._send(route, refuse_link(LinkRefusalCode.BUSY))
                 return
             try:
                 way = self._way(route)
@@ -291,7 +298,6 @@ class Peers:
         if way.session is not None:
             self._close(way.session)  # another node has been there before
         way.session = self.sessions[node] = session
-        way.failures = 0
         self._events.session_opened(session)
 
     def greeted(self, session: Session) -> None:
@@ -305,6 +311,7 @@ class Peers:
             return
         session.is_greeted = True
         way = self._way_of[session]
+        way.failures = 0
         self._joined(way, session.node)
         self._arm(way)
 
@@ -344,16 +351,22 @@ class Peers:
 
     def _send_frame(self, way: Way, frame: bytes) -> None:
         """Send a message of a handshake, behind the frames of the session that there is."""
-        if way.session is not None:
-            way.session.put(frame, self._not_taken)
-            return
+        session = way.session
+        if session is None:
+            self._send(way.route, frame)
+        elif len(session.waiting) < MAX_WAITING:
+            session.put(frame, self._not_taken)
+        else:
+            self._not_taken()  # the other node may ask on and on, and take no answer
+
+    def _send(self, route: Route, frame: bytes) -> None:
         try:
-            self._worker.send(way.route, frame)
+            self._worker.send(route, frame)
         except OnwardError as error:
             error.lost = None
             self._not_taken(error)
 
-    def _not_taken(self, _: OnwardError) -> None:
+    def _not_taken(self, _: OnwardError | None = None) -> None:
         self.counts["handshakes that a link did not take"] += 1  # another one begins in time
 
     def _open(self, session: Session, frame: bytes) -> None:
@@ -387,6 +400,9 @@ class Peers:
         )
         self._close(session)
         way.session = None
+        if way.waiting:
+            way.dialled = False  # the caller knows, and may try again
+            self._refuse(way, reason)
         self._after_loss(way)
 
     def _lost(self, way: Way) -> None:

@@ -288,8 +288,9 @@ class Router(PeerEvents):
         kind = DestinationKind.NODE
         if isinstance(self.table.route(Destination(DestinationKind.ENGINE, identity)), AtNode):
             kind = DestinationKind.ENGINE
-        self.table.update(Destination(kind, identity), None, trust=0)
+        # First the session: its end finds the engines at the node by the routes that are purged.
         self.peers.disconnect(identity, "it is banned")
+        self.table.update(Destination(kind, identity), None, trust=0)
         self.links.way_lost(identity, "the identity is banned")
 
     def unban(self, identity: Identity) -> None:

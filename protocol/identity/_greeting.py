@@ -19,6 +19,7 @@ from cbor2 import dumps
 from ._advert_envelopes import AdvertEnvelope, advert_envelope_items, read_advert_envelope
 from ._errors import BadRecord
 from ._freshness import MAX_SKEW
+from ._message_ids import MAX_START
 from ._record_reader import RecordReader
 
 __all__ = ["MAX_GREETED", "Greeting", "first_id_time", "parse_greeting", "serialize_greeting"]
@@ -28,6 +29,8 @@ MAX_GREETED: Final = 64
 
 _KIND: Final = 64
 _MARGIN: Final = 1000
+_MAX_TIME: Final = MAX_START // 2
+"""Latest time of a greeting: an id can be made of each time that follows from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,8 @@ def parse_greeting(data: bytes) -> Greeting:
     reader.enter("a greeting", 4)
     if reader.number("its kind") != _KIND:
         raise BadRecord("it is no greeting")
-    started = reader.number("the start")
-    now = reader.number("the time")
+    started = reader.number("the start", _MAX_TIME)
+    now = reader.number("the time", _MAX_TIME)
     count = reader.enter("the list of adverts", 0, MAX_GREETED)
     adverts = tuple(read_advert_envelope(reader) for _ in range(count))
     reader.leave()

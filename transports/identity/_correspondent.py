@@ -55,6 +55,11 @@ class Correspondent(Link):
         """Deliver a message that the router has verified, as a transport receives it."""
         self.arrive((message,))
 
+    def on_stop(self) -> Awaitable[None] | None:
+        """Forget what is resolved to this link: another one takes its place."""
+        self._router.links.forget(self.identity)
+        return super().on_stop()
+
     def way_lost(self, detail: str) -> None:
         """End the requests that were sent to the other end, as the way to it is lost."""
         self.lost(detail)

@@ -1,0 +1,208 @@
+"""What another node may do to a node: to its router, its limits and its callers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import Node, Worker
+from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
+from onward.actors.identity._session import MAX_WAITING
+from onward.protocol import LinkDown, LinkLost, OnwardError
+from onward.protocol.identity import (
+    AdvertEnvelope,
+    ControlContent,
+    EngineAdvert,
+    Greeting,
+    LinkDialler,
+    Verifiers,
+    serialize_greeting,
+    sign_advert,
+)
+from tests.support.identities import (
+    StrangeNode,
+    attached,
+    engine_text,
+    joined,
+    key_of,
+    node_text,
+)
+from tests.support.transports import Echo, Recorder, eventually
+
+STRANGE = key_of("strange")
+LATEST = 2**42 - 1
+"""The latest time that a greeting may have."""
+
+
+def greeting(started: int, now: int, *adverts: AdvertEnvelope) -> ControlContent:
+    return ControlContent(serialize_greeting(Greeting(started, now, adverts)))
+
+
+@pytest.mark.parametrize("times", [(0, 2**64 - 1), (2**64 - 1, 0), (LATEST + 1, LATEST + 1)])
+async def test_a_greeting_of_no_time_is_refused(a: Node, c: Node, times: tuple[int, int]) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE, greet=False)
+    strange.say(greeting(*times))
+    await eventually(lambda: ours.refused() == {"records that cannot be read": 1})
+    assert ours.peers() == ()
+
+
+@pytest.mark.parametrize("times", [(0, LATEST), (LATEST, 0), (LATEST, LATEST)])
+async def test_a_node_with_a_wrong_clock_is_sent_messages(
+    a: Node, c: Node, times: tuple[int, int]
+) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE, greet=False)
+    strange.say(greeting(*times))
+    await eventually(ours.peers)
+    for _ in range(3):
+        c.send(f"{node_text(STRANGE.identity)} => x", b"hello")
+        assert (await strange.said()).dst == STRANGE.identity
+    assert ours.refused() == {}
+
+
+async def test_a_banned_engine_does_not_unban_itself_by_its_advert(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    key = key_of("engine")
+    advert = sign_advert(EngineAdvert(key.identity, STRANGE.identity, None, 7, 0), key)
+    ours.ban(key.identity)
+    strange.say(greeting(0, 0, advert))
+    await eventually(lambda: ours.refused() == {"adverts of what is banned": 1})
+    assert ours._router.table.is_banned(key.identity)
+
+
+async def test_a_banned_node_ends_the_requests_to_its_engines(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = theirs.engine("recorder")
+    await joined((a, ours), c)
+    asked = asyncio.create_task(a.request(engine_text(engine), b"one"))
+    await recorder.next()
+    ours.ban(theirs.own)
+    with pytest.raises(LinkLost, match="the link between the nodes has ended"):
+        await asked
+
+
+async def test_no_more_nodes_are_joined_than_may_be(a: Node, b: Node, c: Node) -> None:
+    ours = await attached(a, max_peers=1)
+    first = await attached(b)
+    await attached(c)
+    await joined((a, ours), b)
+    with pytest.raises(PeerRefused, match="this node has as many links as it may"):
+        await joined((a, ours), c)
+    assert ours.peers() == (first.own,)
+
+
+async def test_the_router_outlives_more_sessions_than_may_be(
+    a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = await attached(c, max_peers=2)
+    await StrangeNode.on(a, c, STRANGE)
+    strange = await StrangeNode.on(b, c, key_of("second"))
+    await eventually(lambda: len(ours.peers()) == 2)
+    # One that was joined in the same moment, so that there are more clocks than there may be.
+    monkeypatch.setattr(ours._router.greetings, "_options", IdentityOptions(max_peers=1))
+    strange.say(greeting(0, 0))
+    strange.say(greeting(0, 1))
+    await eventually(lambda: ours._router.greetings._clocks[key_of("second").identity].ahead)
+    assert len(ours.peers()) == 2
+
+
+async def test_a_node_that_is_refused_by_the_other_one_is_not_joined(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    theirs.ban(ours.own)
+    with pytest.raises(PeerRefused, match="the other node refuses"):
+        await joined((a, ours), c)
+    assert ours._router.peers._ways == {}
+
+
+async def test_a_node_that_proves_its_key_and_never_greets_is_not_joined(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = await attached(a, handshake_time=0.5)
+    theirs = await attached(c)
+    monkeypatch.setattr(theirs._router.greetings, "greet", lambda _: None)
+    with pytest.raises(PeerRefused, match="the other node has not greeted in time"):
+        await joined((a, ours), c)
+    assert ours._router.peers._ways == {}
+
+
+async def test_each_caller_that_joins_gets_the_node_that_it_expects(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    listener = await c.listen("memory://expects", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    other = key_of("somebody").identity
+    first, second = await asyncio.gather(
+        ours.join(link), ours.join(link, identity=other), return_exceptions=True
+    )
+    assert first == theirs.own
+    assert isinstance(second, PeerRefused)
+    assert second.reason == "another node is there than was dialled"
+
+
+async def test_a_link_of_identities_that_is_stopped_is_replaced(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    to = f"{node_text(theirs.own)} => echo"
+    await a.request(to, b"one")
+    ((_, address),) = ours._router.links._links.values()
+    await a.stop_worker(address)
+    assert (await a.request(to, b"two")).payload == b"two"
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def ignored(_: OnwardError) -> None:
+    """Receive an error."""
+
+
+def hello(number: int) -> bytes:
+    """Return the first message of a handshake."""
+    return LinkDialler(STRANGE, number.to_bytes(32), Verifiers(), 0.0).begin(0.0)
+
+
+async def test_a_node_that_takes_no_answers_does_not_fill_the_queue(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    session = ours._router.peers.sessions[STRANGE.identity]
+    way = ours._router.peers._way_of[session]
+    session._pump = asyncio.create_task(never())
+    session.waiting.extend([(b"", ignored)] * (MAX_WAITING - 1))
+    for number in range(1, 4):
+        ours._router.peers._handshake(way, hello(number))
+    assert len(session.waiting) == MAX_WAITING
+    assert ours.refused() == {"handshakes that a link did not take": 2}
+    assert strange.key is STRANGE
+
+
+async def test_a_busy_link_does_not_fail_the_router(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = await attached(c, max_peers=1)
+    await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+
+    def busy(self: Worker, *_: object) -> None:
+        raise LinkDown("a link", "it takes no more")
+
+    listener = await c.listen("memory://busy", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=[ROUTER])
+    monkeypatch.setattr(type(ours._worker), "send", busy)
+    a.send([link, ROUTER], hello(1), return_route=[ROUTER])
+    await eventually(lambda: "handshakes that a link did not take" in ours.refused())
+    assert len(ours.peers()) == 1
+
+
+async def test_a_node_ends_with_its_engines(a: Node) -> None:
+    async with Node("engines") as node:
+        ours = await attached(node)
+        for name in ("one", "x" * 600):
+            await node.start(Echo, address=name)
+            ours.engine(name)
+    assert len(ours._router.engines) == 0
