@@ -130,6 +130,8 @@ class Router(PeerEvents):
         self.peers: Final = Peers(worker, key, options, self.table, self._verifiers, self)
         self.greetings: Final = Greetings(self, key, options, milliseconds, self._verifiers)
         self._parked: Final[dict[Identity, Pending]] = {}
+        self._lock: Final = threading.Lock()
+        self._threads: Pending | None = None
 
     # --- engines ------------------------------------------------------------------------------
 
@@ -167,10 +169,7 @@ class Router(PeerEvents):
         except (IdentityError, UnicodeDecodeError) as error:
             raise UnreadableAddress(to, str(error)) from None
         if threading.get_ident() != self._thread:
-            # The tables are of the loop, where the rule is asked again.
-            pending = Pending()
-            self._node.loop.call_soon_threadsafe(pending.resume)
-            return pending
+            return self._of_threads()  # the tables are of the loop, where the rule is asked again
         identity, remember = destination.identity, self.links.remember
         match self._decision(destination):
             case DeliverLocally(None):
@@ -189,6 +188,28 @@ class Router(PeerEvents):
                 raise Unresolved(to, f"the router refuses it: {reason.value}")
             case _:
                 raise NotExposed(to)
+
+    def _of_threads(self) -> Pending:
+        """Return what the messages of other threads wait for: the next turn of the loop."""
+        with self._lock:
+            pending = self._threads
+            if pending is None:
+                pending = self._threads = Pending()
+                self._node.loop.call_soon_threadsafe(self._resume, pending)
+        return pending
+
+    def _resume(self, pending: Pending, looks: int = 100) -> None:
+        """Resolve messages of other threads again, once one of them is kept.
+
+        Before, their thread would ask again at once, and too often. One that is not kept after some
+        looks may have been refused for the limits.
+        """
+        if not len(pending) and looks:
+            self._node.loop.call_later(_LOOK_AGAIN, self._resume, pending, looks - 1)
+            return
+        with self._lock:
+            self._threads = None
+        pending.resume()
 
     def _decision(self, destination: Destination) -> RoutingDecision:
         return self.table.decide(destination, self.own, ONWARD, SCOPE_ANY)
@@ -379,5 +400,7 @@ class Router(PeerEvents):
         self.engines.close()
 
 
+_LOOK_AGAIN: Final = 0.001
+"""Time until it is looked again whether a message of another thread is kept, in seconds."""
 _LEAST_SHARE: Final = 64
 """Least pairs of identities that one node may have, whatever the limit of links."""

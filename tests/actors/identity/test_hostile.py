@@ -9,7 +9,7 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
 from onward.actors.identity._session import MAX_WAITING
-from onward.protocol import LinkDown, LinkLost, OnwardError
+from onward.protocol import LinkDown, LinkLost
 from onward.protocol.identity import (
     AdvertEnvelope,
     ControlContent,
@@ -123,7 +123,7 @@ async def test_a_node_that_proves_its_key_and_never_greets_is_not_joined(
 ) -> None:
     ours = await attached(a, handshake_time=0.5)
     theirs = await attached(c)
-    monkeypatch.setattr(theirs._router.greetings, "greet", lambda _: None)
+    monkeypatch.setattr(theirs._router.greetings, "greet", ignored)
     with pytest.raises(PeerRefused, match="the other node has not greeted in time"):
         await joined((a, ours), c)
     assert ours._router.peers._ways == {}
@@ -157,8 +157,8 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def ignored(_: OnwardError) -> None:
-    """Receive an error."""
+def ignored(_: object) -> None:
+    """Do nothing."""
 
 
 def hello(number: int) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onward.actors import LimitReached, Node, NodeLimits, Unresolved
+from onward.actors import LimitReached, Node, NodeLimits, Pending, Unresolved
 from onward.actors.identity import ROUTER, EngineInUse, PeerRefused
 from onward.actors.testing import Probe
 from onward.protocol import (
@@ -14,6 +14,7 @@ from onward.protocol import (
     Address,
     LinkDown,
     LinkLost,
+    Message,
     NotExposed,
     PayloadTooBig,
     UnknownAddress,
@@ -350,6 +351,20 @@ async def test_a_rule_is_asked_from_another_thread(a: Node, c: Node) -> None:
         await asyncio.to_thread(a.send, engine_text(engine), bytes([number]))
     for number in range(3):
         assert (await recorder.next()).payload == bytes([number])
+
+
+async def test_a_message_of_another_thread_is_kept_before_it_is_resolved(a: Node) -> None:
+    ours = await attached(a)
+    to = Address(IDENTITY, engine_text(key_of("nobody").identity)[3:].encode())
+    message = Message((to,), (), b"hi")
+    pending = await asyncio.to_thread(ours._router.resolve, message)
+    assert isinstance(pending, Pending)
+    # The loop is faster than the thread: it would ask again, and again, until it is a loop.
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not pending._settled
+    # A message that was refused, as too many wait, is not waited for without an end.
+    await eventually(lambda: pending._settled)
 
 
 async def test_a_node_without_an_identity_any_more_serves_none(a: Node, c: Node) -> None:
