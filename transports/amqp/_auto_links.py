@@ -178,7 +178,8 @@ class AutoLinks(Links):
         try:
             link = self._link_for(route, attach)
         except Refused as error:
-            stray = self._container.stray_link()
+            # One of this connection would be attached when it is freed.
+            stray = self._container.stray_link
             circuit.refuse(error.condition, error.description)
             return kind(stray, self._host, self._free, accepts=True)
         made = kind(link, self._host, self._free, accepts=True)

@@ -96,13 +96,6 @@ class ClientEngine(AmqpEngine):
         link.open()
         return link
 
-    def stray_link(self) -> AmqpLink:
-        """Return a link of no connection, for the end of a circuit that is refused.
-
-        One of this connection would be attached when it is freed.
-        """
-        return self.proton.Connection().session().sender("refused")
-
     def link_as(self, address: str, attach: bytes, *, receives: bool) -> AmqpLink:
         """Return a link to an address of the container as another one was attached elsewhere.
 

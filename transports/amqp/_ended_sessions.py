@@ -5,8 +5,9 @@ detached before counts as attached (`pni_unmap_local_channel` in transport.c: "X
 update link state also"). If the last reference to such a link goes after the last one to its
 session, `pni_preserve_child` in engine.c keeps the link, and gives the one back that it has to
 the session. That frees the session, and the link with it, which `pn_decref` then frees again: the
-memory of the process is damaged. A message without an outcome yet is such a reference to its link.
-So each session is kept here until nothing refers to a link of it.
+memory of the process is damaged. So each session is kept here until nothing refers to a link of it.
+The ends of links that the dispatcher knows let go of them (`stray_link`), since it may know them
+for as long as a message has no outcome, or a time limit of a circuit is not over.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from ._deliveries import Pointer, impl_of, load_binding
@@ -244,6 +245,15 @@ class AmqpEngine:
     def end_of_input(self) -> None:
         """Record that the client sends nothing more."""
         self.closed = self.closed or "lost"
+
+    @cached_property
+    def stray_link(self) -> AmqpLink:
+        """A link of no connection.
+
+        It stands for one that is gone: the dispatcher may know its end for a while, and a session
+        that has ended is kept until nothing refers to its links.
+        """
+        return self.proton.Connection().session().sender("stray")
 
     def free(self, link: AmqpLink) -> None:
         """Give a link back that has ended at both ends."""

@@ -104,6 +104,7 @@ class IncomingLink:
         if not self._over and self._handle is not None:
             self._handle.close()
         self._over = True
+        self._link = self.host.engine.stray_link
 
     def resume(self) -> None:
         """Go on once the client has read what was held back for it; here nothing is."""

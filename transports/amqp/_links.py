@@ -140,7 +140,9 @@ class Links:
         return made
 
     def _free(self, link: AmqpLink) -> None:
-        if self._links.pop(impl_of(link), None) is not None:
+        found = self._links.pop(impl_of(link), None)
+        if found is not None:
+            found.gone()
             self._engine.free(link)
 
     def _receive(self, link: AmqpLink) -> IncomingLink:

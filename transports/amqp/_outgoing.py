@@ -138,13 +138,17 @@ class OutgoingLink:
         said = refused(reason)
         self._link.condition = self.host.engine.condition(said.condition, said.description)
         self._link.close()
-        self.gone()
+        self._stop()
         self.host.wake()
 
     # --- the client -----------------------------------------------------------------------------
 
     def gone(self) -> None:
         """End the consumer after its link: the dispatcher knows that the rest is in doubt."""
+        self._stop()
+        self._link = self.host.engine.stray_link
+
+    def _stop(self) -> None:
         if self._over:
             return
         self._over = True

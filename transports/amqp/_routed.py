@@ -96,7 +96,7 @@ class RoutedLink:
         accepts: bool = False,
     ) -> None:
         self.host: Final = host
-        self._link: Final = link
+        self._link = link
         self._accepts: Final = accepts
         self._freed: Final = freed
         self._circuit: CircuitLink | None = None
@@ -312,6 +312,7 @@ class RoutedLink:
         """End the circuit after the connection or the session of its link."""
         circuit, tie = self._circuit, self._tie
         self._tie = Tie.OVER
+        self._link = self.host.engine.stray_link
         self._deliveries.clear()
         self._tags.clear()
         if circuit is None or tie is Tie.OVER:

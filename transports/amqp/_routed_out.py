@@ -102,6 +102,11 @@ class RoutedOutgoingLink(RoutedLink):
 
     # --- the peer -------------------------------------------------------------------------------
 
+    def gone(self) -> None:
+        """End the circuit after the connection or the session of its link."""
+        self._sending = None
+        super().gone()
+
     def flowed(self) -> None:
         """Pass the credit of the peer on, and its wish to drain."""
         circuit = self._circuit

@@ -17,6 +17,7 @@ from onward.transports.amqp._engine import AmqpEngine, LinkAttached, Opened
 from onward.transports.amqp._options import AmqpOptions
 from onward.transports.amqp._proton import AmqpLink, load_proton
 from tests.support.amqp import AmqpClient, Container, Edges, needs_proton
+from tests.support.amqp_chain import Chain
 from tests.support.memory_port import MemoryPort
 
 pytestmark = pytest.mark.peer
@@ -133,6 +134,50 @@ def test_an_outcome_may_come_after_the_end_of_its_session() -> None:
     for each in edges.made:
         assert each.failures == []
         each.cut()
+
+
+@pytest.mark.parametrize("how", ["open", "closed"])
+@pytest.mark.parametrize("name", ["orders", "jobs"])
+@pytest.mark.parametrize("sends", [True, False])
+async def test_the_dispatcher_keeps_no_session_that_has_ended(
+    chain: Chain, sends: bool, name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_ended_sessions, "MAX_ENDED", 3)
+    container, other, edge = chain.container(), chain.edges(), chain.edges()
+    other.client.accepts = False
+    other.client.receiver("orders", credit=100)
+    chain.pump()
+    # It is told of each end, and knows it for a while; what is garbage is not collected here.
+    gc.disable()
+    try:
+        for at in range(6):
+            session = edge.client.connection.session()
+            session.open()
+            link = (session.sender if sends else session.receiver)(f"link-{at}")
+            link.source.address = link.target.address = name
+            link.open()
+            chain.pump()
+            if not sends:
+                link.flow(5)
+            elif name == "jobs":
+                container.links[-1].flow(5)
+            chain.pump()
+            if sends:
+                edge.client.send(link, edge.client.message("x"))
+                edge.client.begin(link, b"a part")
+            elif name == "jobs" and how == "open":
+                container.links[-1].delivery("tag")
+                container.links[-1].stream(b"a part")
+            chain.pump()
+            if how == "closed":
+                link.close()
+                chain.pump()
+            session.close()
+            chain.pump()
+    finally:
+        gc.enable()
+    assert edge.engine.closed == ""
+    assert len(edge.engine._ended) == 1
 
 
 def test_a_session_of_a_circuit_ends_before_its_link_is_answered() -> None:
