@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.identity import (
     MAX_GREETED,
     AdvertEnvelope,
-    AtNode,
     BadRecord,
     ControlContent,
     Destination,
-    DestinationKind,
     EngineAdvert,
     Greeting,
     Identity,
@@ -141,16 +139,23 @@ class Greetings:
             return
         self._versions[advert.identity] = advert.version
         self._versions.move_to_end(advert.identity)
-        if len(self._versions) > self._options.max_correspondents:
+        if len(self._versions) > _MAX_VERSIONS:
             self._versions.popitem(last=False)
-        destination = Destination(DestinationKind.ENGINE, advert.identity)
-        self._router.table.update(destination, AtNode(node))
+        self._router.learn(advert.identity, node)
+
+    def forget(self, engine: Identity) -> None:
+        """Forget the version of an engine, as it made room for others of its node."""
+        self._versions.pop(engine, None)
 
     def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
         """Take the id of a message to a node that has greeted, or to an engine at it."""
         clock = self._clocks[node]
         begins = first_id_time(clock.started, self._milliseconds() + clock.ahead)
         return clock.ids.take(own, to, begins)
+
+
+_MAX_VERSIONS: Final = 65_536
+"""Most versions of engines elsewhere: as many as routes. One node alone cannot have all let go."""
 
 
 class _Clock:

@@ -318,6 +318,15 @@ class Router(PeerEvents):
         """Accept messages of an identity again, once more is known of it."""
         self.table.update(Destination(DestinationKind.NODE, identity), None)
 
+    def learn(self, engine: Identity, node: Identity) -> None:
+        """Learn that an engine is at a node, which can have so many routes and no more."""
+        self.table.update(Destination(DestinationKind.ENGINE, engine), AtNode(node))
+        beyond = self.table.beyond(node, _MOST_AT_NODE)
+        if beyond is not None:
+            self.table.update(beyond, None)
+            self.greetings.forget(beyond.identity)
+            self.counts["engines that made room for others of their node"] += 1
+
     def _is_at(self, identity: Identity, node: Identity) -> bool:
         route = self.table.route(Destination(DestinationKind.ENGINE, identity))
         return isinstance(route, AtNode) and route.node == node
@@ -366,7 +375,7 @@ class Router(PeerEvents):
             return
         if message.origin is not None:
             # Believed of itself: its identity is the digest of this node.
-            self.table.update(Destination(DestinationKind.ENGINE, message.src), AtNode(node))
+            self.learn(message.src, node)
         link, _ = self.links.get((message.dst.identity, message.src))
         link.receive(inner._replace(onward_route=onward))
 
@@ -402,5 +411,7 @@ class Router(PeerEvents):
 
 _LOOK_AGAIN: Final = 0.001
 """Time until it is looked again whether a message of another thread is kept, in seconds."""
+_MOST_AT_NODE: Final = 16_384
+"""Most engines that are remembered of one node. Beyond: its oldest is let go, and counted."""
 _LEAST_SHARE: Final = 64
 """Least pairs of identities that one node may have, whatever the limit of links."""

@@ -211,6 +211,11 @@ class RoutingTable:
         """Return the route to what is elsewhere, without using it."""
         return self._remote.get(destination)
 
+    def beyond(self, node: Identity, most: int) -> Destination | None:
+        """Return the destination that leads through a node for longest, if more than `most` do."""
+        depending = self._at_node.get(node, {})
+        return next(iter(depending)) if len(depending) > most else None
+
     def is_banned(self, identity: Identity) -> bool:
         """Whether an identity has no trust."""
         return identity in self._banned

@@ -73,6 +73,29 @@ async def test_a_banned_engine_does_not_unban_itself_by_its_advert(a: Node, c: N
     assert ours._router.table.is_banned(key.identity)
 
 
+async def test_a_node_with_ever_new_engines_lets_go_of_its_own_alone(
+    a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors.identity._router._MOST_AT_NODE", 2)
+    ours, theirs = await attached(c), await attached(b)
+    await b.start(Echo, address="echo")
+    engine = theirs.engine("echo", key_of("moved"))
+    await joined((b, theirs), c)
+    await c.request(engine_text(engine), b"hi")
+    strange = await StrangeNode.on(a, c, STRANGE)
+    keys = [key_of(f"engine {number}") for number in range(5)]
+    for key in keys:
+        advert = EngineAdvert(key.identity, STRANGE.identity, None, 7, 0)
+        strange.say(greeting(0, 0, sign_advert(advert, key)))
+    reason = "engines that made room for others of their node"
+    await eventually(lambda: ours.refused() == {reason: 3})
+    assert set(ours._router.greetings._versions) == {
+        engine,
+        *(each.identity for each in keys[-2:]),
+    }
+    assert (await c.request(engine_text(engine), b"ho")).payload == b"ho"
+
+
 async def test_a_banned_node_ends_the_requests_to_its_engines(a: Node, c: Node) -> None:
     ours, theirs = await attached(a), await attached(c)
     recorder = await Recorder.on(c, "recorder")

@@ -254,6 +254,19 @@ def test_bans_have_a_limit() -> None:
     assert table.counters.unbanned == 1
 
 
+def test_the_oldest_of_too_many_routes_through_a_node_is_known() -> None:
+    table = RoutingTable(ME)
+    first, second = Destination(ENGINE, THERE), Destination(ENGINE, BEHIND)
+    assert table.beyond(PEER, 0) is None
+    table.update(first, AtNode(PEER))
+    table.update(second, AtNode(PEER))
+    assert table.beyond(PEER, 1) == first
+    assert table.beyond(PEER, 2) is None
+    assert table.beyond(FAR, 0) is None
+    table.update(first, None)
+    assert table.beyond(PEER, 0) == second
+
+
 def test_a_link_that_ends_late_does_not_end_the_newer_one() -> None:
     table = RoutingTable(ME)
     table.open_link(PEER, 1)
