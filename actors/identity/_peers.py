@@ -345,9 +345,14 @@ class Peers:
         if ended:
             self._disconnect(session, ended)
             return
-        way = self._way_of[session]
-        if session.channel.is_due and way.dialled and way.handshake is None:
-            self._dial(way)
+        self._renew(session)
+
+    def _renew(self, session: Session) -> None:
+        """Begin a handshake for new keys, if they are due and this node has dialled."""
+        if session.channel.is_due:
+            way = self._way_of.get(session)
+            if way is not None and way.dialled and way.handshake is None:
+                self._dial(way)
 
     def _send_frame(self, way: Way, frame: bytes) -> None:
         """Send a message of a handshake, behind the frames of the session that there is."""
@@ -377,6 +382,7 @@ class Peers:
                 self._disconnect(session, record.value)
             return
         self._events.received(session, record)
+        self._renew(session)
 
     # --- the end ------------------------------------------------------------------------------
 

@@ -103,6 +103,24 @@ async def test_new_keys_are_made_before_the_numbers_end(
     assert (await a.request(far, b"hi")).payload == b"hi"
 
 
+async def test_new_keys_are_made_by_a_node_that_only_receives(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(a, "recorder")
+    engine = engine_text(ours.engine("recorder"))
+    await joined((a, ours), c)
+    session = ours._router.peers.sessions[theirs.own]
+    first = session.channel
+    monkeypatch.setattr(type(first), "is_due", property(lambda self: self is first))
+    c.send(engine, b"one")
+    assert (await recorder.next()).payload == b"one"
+    await eventually(lambda: session.channel is not first)
+    c.send(engine, b"two")
+    assert (await recorder.next()).payload == b"two"
+    assert (ours.refused(), theirs.refused()) == ({}, {})
+
+
 async def test_a_session_without_numbers_left_ends_and_is_dialled_again(a: Node, c: Node) -> None:
     ours, theirs = await attached(a), await attached(c)
     await c.start(Echo, address="echo")
