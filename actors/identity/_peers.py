@@ -118,6 +118,8 @@ class Peers:
             link = to
         else:
             link = await self._node.connect(to, expose=[ROUTER])
+        if self._is_closed:
+            raise PeerRefused(to, "the router has ended")
         way = self._way((link, ROUTER))
         way.dialled, way.expected = True, expected
         session = way.session

@@ -127,8 +127,10 @@ class Identities:
             The identity of the other node.
 
         Raises:
-            PeerRefused: The other node has not proved its key in time, or has another identity.
+            PeerRefused: The other node has not proved its key in time, has another identity, or
+                refuses; or this node has as many links as it may, or its router has ended.
             LinkDown: There is no connection.
+            UnknownAddress: There is no such link.
         """
         return await self._router.peers.join(to, identity)
 

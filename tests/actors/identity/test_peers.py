@@ -221,6 +221,18 @@ async def test_a_link_that_ends_while_it_is_joined(a: Node, c: Node) -> None:
     assert ours._router.peers._ways == {}
 
 
+async def test_a_router_that_has_ended_joins_no_node(a: Node, c: Node) -> None:
+    ours = await attached(a)
+    await attached(c)
+    listener = await c.listen("memory://ended", expose=[ROUTER])
+    joining = asyncio.create_task(ours.join(listener.uri))
+    await a.stop_worker(ROUTER)
+    for join in (joining, ours.join(listener.uri)):
+        with pytest.raises(PeerRefused, match="the router has ended"):
+            await join
+    assert ours._router.peers._ways == {}
+
+
 async def test_stopping_the_router_ends_what_waits(a: Node, c: Node) -> None:
     ours, theirs = await attached(a), await attached(c)
     await joined((a, ours), c)
