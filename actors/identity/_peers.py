@@ -121,13 +121,17 @@ class Peers:
         if self._is_closed:
             raise PeerRefused(to, "the router has ended")
         way = self._way((link, ROUTER))
-        way.dialled, way.expected = True, expected
         session = way.session
-        if session is not None and expected in {None, session.node}:
+        if session is not None and expected not in {None, session.node}:
+            raise PeerRefused(to, LinkFailure.OTHER_IDENTITY.value)
+        way.dialled = True
+        if session is not None:
+            way.expected = expected or way.expected
             return session.node
         joined: asyncio.Future[Identity] = self._node.loop.create_future()
         way.waiting.append(joined)
         if way.handshake is None:
+            way.expected = expected
             self._dial(way)
         node = await joined
         if expected not in {None, node}:

@@ -163,6 +163,13 @@ async def test_each_caller_that_joins_gets_the_node_that_it_expects(a: Node, c: 
     assert first == theirs.own
     assert isinstance(second, PeerRefused)
     assert second.reason == "another node is there than was dialled"
+    with pytest.raises(PeerRefused, match="another node is there than was dialled"):
+        await ours.join(link, identity=other)
+    # The first one is joined as before, and again after a loss.
+    before = ours._router.peers.sessions[theirs.own]
+    ours._router.peers._disconnect(before, "a test")
+    await eventually(lambda: ours.peers() == (theirs.own,))
+    assert ours._router.peers.sessions[theirs.own] is not before
 
 
 async def test_a_link_of_identities_that_is_stopped_is_replaced(a: Node, c: Node) -> None:
