@@ -179,6 +179,7 @@ class CircuitTable:
     def forget(self, link: CircuitLink) -> None:
         """Forget an end that is over."""
         self._links.pop(link, None)
+        self._core.schedule.forget(link)
         if self._resumable.get(link.key) is link:
             del self._resumable[link.key]
 

@@ -687,6 +687,20 @@ async def test_a_client_may_go_before_the_container_has_answered(chain: Chain) -
     assert container.edge.circuits == 0
 
 
+async def test_circuits_that_are_over_are_kept_in_no_schedule(chain: Chain) -> None:
+    edge = chain.edges()
+    chain.container()
+    times = chain.dispatcher._core.schedule
+    for _ in range(100):
+        link = edge.client.sender("jobs")
+        chain.pump()
+        link.close()
+        chain.pump()
+    # Some times of no use are kept, and no more the more circuits there were.
+    assert len(times) < 80
+    assert edge.engine.closed == ""
+
+
 async def test_a_lost_container_detaches_the_links_of_clients(chain: Chain) -> None:
     edge, container = chain.edges(), chain.container()
     links = [edge.client.sender("jobs"), edge.client.receiver("jobs")]
