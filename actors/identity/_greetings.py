@@ -60,6 +60,8 @@ class Greetings:
         self._options: Final = options
         self._milliseconds: Final = milliseconds
         self._verifiers: Final = verifiers
+        # Of the engines here, by their identity.
+        self._adverts: Final[dict[Identity, AdvertEnvelope]] = {}
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
         # Of the adverts of engines elsewhere; at the limit the one heard longest ago is let go.
         self._versions: Final[OrderedDict[Identity, int]] = OrderedDict()
@@ -87,11 +89,21 @@ class Greetings:
             router.peers.send(session.node, record, lambda _: None)
 
     def _advert(self, engine: Engine) -> AdvertEnvelope:
-        now = self._milliseconds()
-        key, name = (self._key, engine.address.value) if engine.key is None else (engine.key, None)
-        # The version is the time in seconds: that of an engine that has moved is greater.
-        advert = EngineAdvert(engine.identity, self._router.own, name, now // 1000, now)
-        return sign_advert(advert, key)
+        """Return the advert of an engine, which is signed once."""
+        advert = self._adverts.get(engine.identity)
+        if advert is None:
+            now = self._milliseconds()
+            key, name = engine.key, None
+            if key is None:
+                key, name = self._key, engine.address.value
+            # The version is the time in seconds: that of an engine that has moved is greater.
+            told = EngineAdvert(engine.identity, self._router.own, name, now // 1000, now)
+            advert = self._adverts[engine.identity] = sign_advert(told, key)
+        return advert
+
+    def forget_advert(self, engine: Identity) -> None:
+        """Forget the advert of an engine that has ended."""
+        self._adverts.pop(engine, None)
 
     # --- to hear ------------------------------------------------------------------------------
 

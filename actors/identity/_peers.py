@@ -205,11 +205,14 @@ class Peers:
 
     def _has_room(self, link: Address) -> bool:
         """Whether there may be one more route to a node that has not proved its key."""
-        if len(self._ways) >= self._options.max_peers:
+        free = self._options.max_peers - len(self._ways)
+        of_link = [each for each in self._ways.values() if each.route[0] == link]
+        # One link leaves half of the room to others, two leave a third.
+        if len(of_link) >= free:
             return False
-        unproven = [each for each in self._ways.values() if each.session is None]
-        of_link = sum(each.route[0] == link for each in unproven)
-        return of_link < _MAX_UNPROVEN_OF_LINK and len(unproven) < _MAX_UNPROVEN
+        unproven = sum(each.session is None for each in self._ways.values())
+        unproven_of_link = sum(each.session is None for each in of_link)
+        return unproven_of_link < _MAX_UNPROVEN_OF_LINK and unproven < _MAX_UNPROVEN
 
     def _handshake(self, way: Way, data: bytes) -> None:
         handshake = way.handshake
@@ -293,6 +296,7 @@ class Peers:
         session = Session(
             node, self._worker, way.route, channel, dialled, next(self._numbers), self._sealed
         )
+        session.greets_by = self._now() + self._options.handshake_time
         self._way_of[session] = way
         if old is not None and old_way is not None:
             self._close(old)
@@ -460,31 +464,39 @@ class Peers:
 
     def _arm(self, way: Way) -> None:
         """Set the timer of a route: for the end of a handshake, or for the next one."""
+        handshake, session = way.handshake, way.session
+        deadlines: list[float] = []
+        if handshake is not None and handshake.deadline is not None:
+            deadlines.append(handshake.deadline)
+        if session is not None and not session.is_greeted:
+            deadlines.append(session.greets_by)
+        due: float | None = None
+        if deadlines:
+            due = min(deadlines)
+        elif way.dialled and session is None and way.route in self._ways:
+            due = self._now() + min(_LONGEST, _SHORTEST * 2 ** min(way.failures, 10))
         if way.timer is not None:
+            if due == way.due:
+                return  # it may have run out, and wait for its turn
             way.timer.cancel()
             way.timer = None
-        handshake = way.handshake
-        if handshake is not None and handshake.deadline is not None:
-            wait = max(0.0, handshake.deadline - self._now())
-        elif way.dialled and way.session is None and way.route in self._ways:
-            wait = min(_LONGEST, _SHORTEST * 2 ** min(way.failures, 10))
-        elif way.session is not None and not way.session.is_greeted:
-            wait = self._options.handshake_time
-        else:
-            return
-        way.timer = self._worker.after(wait, lambda: self._due(way))
+        if due is not None:
+            way.due = due
+            way.timer = self._worker.after(max(0.0, due - self._now()), lambda: self._due(way))
 
     def _due(self, way: Way) -> None:
         way.timer = None
-        handshake = way.handshake
-        if handshake is not None:
-            handshake.late(self._now())
+        handshake, session, now = way.handshake, way.session, self._now()
+        if session is not None and not session.is_greeted and session.greets_by <= now:
+            way.handshake, way.hello = None, b""
+            self._disconnect(session, "the other node has not greeted in time")
+        elif handshake is not None:
+            handshake.late(now)
             self._look_at(way, handshake)
-        elif way.session is not None:
-            if not way.session.is_greeted:
-                self._disconnect(way.session, "the other node has not greeted in time")
-        elif way.dialled:
+        elif session is None and way.dialled:
             self._dial(way)
+        else:
+            self._arm(way)
 
     def close(self) -> None:
         """Close all sessions, and end the watches of links."""

@@ -147,6 +147,7 @@ class Router(PeerEvents):
 
     def _engine_ended(self, engine: Engine) -> None:
         self.table.remove_engine(engine.identity)
+        self.greetings.forget_advert(engine.identity)
         self.links.remove_engine(engine.address)
         self.links.end(engine.identity)
 

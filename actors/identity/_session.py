@@ -39,6 +39,7 @@ class Session:
         channel: The keys and numbers.
         dialled: Whether this node has dialled.
         number: Its number.
+        greets_by: The time by which the other node has to greet, in seconds of the loop.
         is_greeted: Whether the other node has greeted, so that it takes messages.
         waiting: The frames that wait for room.
     """
@@ -52,6 +53,7 @@ class Session:
         "_worker",
         "channel",
         "dialled",
+        "greets_by",
         "is_greeted",
         "node",
         "number",
@@ -72,6 +74,7 @@ class Session:
         self.channel = channel
         self.dialled: Final = dialled
         self.number: Final = number
+        self.greets_by = 0.0
         self.is_greeted = False
         self.waiting: Final[deque[tuple[bytes, Failed]]] = deque()
         self._before: LinkChannel | None = None

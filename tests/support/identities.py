@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 NOW = 1_900_000_000.0
-"""The time of day in these tests, in seconds since the Unix epoch, when nothing moves it."""
+"""The time of day as the clock of a loop begins, in seconds since the Unix epoch."""
 
 _names = count()
 
@@ -62,9 +62,13 @@ def node_text(identity: Identity) -> str:
 
 
 async def attached(node: Node, *expose: str, **options: float) -> Identities:
-    """Give a node an identity, of the key that is called as the node is."""
+    """Give a node an identity, of the key that is called as the node is.
+
+    Its clock is that of the loop: on a virtual one no time passes in a test unless it waits.
+    """
     given = IdentityOptions(**options)  # type: ignore[arg-type]
-    return await Identities.attach(node, key_of(node.name), given, expose=expose)
+    key, loop = key_of(node.name), node.loop
+    return await Identities.attach(node, key, given, expose=expose, clock=lambda: NOW + loop.time())
 
 
 async def joined(dials: tuple[Node, Identities], listens: Node) -> MemoryLink:
@@ -97,6 +101,7 @@ class StrangeNode:
         self.peer: Identity
         self.channel: LinkChannel
         self.route: tuple[Address, ...]
+        self.greeting: P2PMessage
         self.probe: Probe
 
     @classmethod
@@ -116,7 +121,7 @@ class StrangeNode:
         assert dialler.peer is not None
         made.peer, made.channel = dialler.peer, dialler.channel
         made.send(proof)
-        await made.said()  # the greeting
+        made.greeting = await made.said()
         if greet:
             made.say(ControlContent(serialize_greeting(Greeting(0, 0))))
         return made

@@ -9,6 +9,7 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
 from onward.actors.identity._session import MAX_WAITING
+from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost
 from onward.protocol.identity import (
     AdvertEnvelope,
@@ -16,7 +17,10 @@ from onward.protocol.identity import (
     EngineAdvert,
     Greeting,
     LinkDialler,
+    LinkRefusalCode,
     Verifiers,
+    parse_greeting,
+    refuse_link,
     serialize_greeting,
     sign_advert,
 )
@@ -236,3 +240,51 @@ async def test_a_node_ends_with_its_engines(a: Node) -> None:
             await node.start(Echo, address=name)
             ours.engine(name)
     assert len(ours._router.engines) == 0
+
+
+async def test_one_link_leaves_half_of_the_room_to_others(a: Node, b: Node, c: Node) -> None:
+    ours, theirs = await attached(c, max_peers=4), await attached(b)
+    names = [f"router {number}" for number in range(3)]
+    listener = await c.listen("memory://many-keys", expose=[ROUTER])
+    link = await a.connect(listener.uri, expose=names)
+    answers = list[bytes]()
+    for name in names:
+        probe = await Probe.on(a, name)
+        dialler = LinkDialler(key_of(name), bytes(range(32)), Verifiers(), 0.0)
+        probe.send([link, ROUTER], dialler.begin(0.0))
+        answers.append((await probe.next()).payload)
+        proof = dialler.receive(answers[-1], 0.0)
+        if proof is not None:
+            probe.send([link, ROUTER], proof)
+            await probe.next()  # the greeting
+    assert [each == refuse_link(LinkRefusalCode.BUSY) for each in answers] == [False, False, True]
+    await joined((b, theirs), c)
+    assert theirs.peers() == (ours.own,)
+
+
+async def test_hellos_do_not_put_off_the_time_to_greet(a: Node, c: Node) -> None:
+    ours = await attached(c, handshake_time=0.3)
+    strange = await StrangeNode.on(a, c, STRANGE, greet=False)
+    sessions = ours._router.peers.sessions
+    assert list(sessions) == [STRANGE.identity]
+    for number in range(4):  # at 0, 0.1, 0.2 and 0.3 seconds of the virtual clock
+        strange.send(hello(number))
+        await strange.probe.next()
+        await asyncio.sleep(0.1)
+    assert not sessions
+
+
+async def test_the_advert_of_an_engine_is_signed_once(a: Node, b: Node, c: Node) -> None:
+    ours = await attached(c)
+    await c.start(Echo, address="echo")
+    ours.engine("echo", key_of("echo"))
+    adverts = list[object]()
+    for node, name in ((a, "one"), (b, "two")):
+        said = (await StrangeNode.on(node, c, key_of(name))).greeting.content
+        assert isinstance(said, ControlContent)
+        adverts += parse_greeting(said.record).adverts
+    assert len(adverts) == 2
+    kept = ours._router.greetings._adverts
+    assert list(kept.values()) == adverts[:1] == adverts[1:]
+    await c.stop_worker("echo")
+    await eventually(lambda: not kept)

@@ -171,6 +171,7 @@ async def test_a_node_that_is_restarted_takes_messages_at_once_and_old_ones_neve
     await a.request(far, b"one")
     await c.stop_worker(ROUTER)
     link.cut()
+    await asyncio.sleep(1)  # of the virtual clock: a start takes a while
     theirs = await attached(c)
     theirs.engine("echo")
     await joined((a, ours), c)
