@@ -12,6 +12,7 @@ It needs the extra `onward[identity]`: `cryptography` has all primitives.
 """
 
 from ._correspondences import Correspondence
+from ._directory_service import DirectoryService
 from ._engines import Engine, Engines
 from ._errors import EngineInUse, PeerRefused
 from ._key_file import (
@@ -34,6 +35,7 @@ __all__ = [
     "KEY_FILE_MODE",
     "ROUTER",
     "Correspondence",
+    "DirectoryService",
     "Engine",
     "EngineInUse",
     "Engines",

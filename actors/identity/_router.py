@@ -32,11 +32,13 @@ from ...protocol.identity import (
     DeliverLocally,
     Destination,
     DestinationKind,
+    DirectoryLimits,
     EngineContent,
     EngineMessage,
     EngineOrigin,
     Identity,
     IdentityError,
+    IdentityUpdated,
     LookUp,
     P2PMessage,
     Protocol,
@@ -60,6 +62,7 @@ from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
 from ._correspondences import Correspondences
+from ._directory_service import DirectoryService
 from ._engines import Engine, Engines
 from ._greetings import Greetings
 from ._options import IdentityOptions
@@ -97,6 +100,7 @@ class Router(PeerEvents):
         peers: The links to other nodes.
         links: The links between identities of this node and others.
         greetings: What nodes tell each other first.
+        directory: What is known of identities. What it says is banned is banned here.
         started: When the node was started, in Unix milliseconds.
     """
 
@@ -109,7 +113,9 @@ class Router(PeerEvents):
     ) -> None:
         self.own: Final = key.identity
         self.counts: Final = Counter[str]()
-        limits = RoutingLimits(engines=options.max_engines, links=options.max_peers)
+        limits = RoutingLimits(
+            engines=options.max_engines, links=options.max_peers, banned=DirectoryLimits().max_known
+        )
         self.table: Final = RoutingTable(self.own, limits)
         self.engines: Final = Engines(
             worker.node, self.own, options.max_engines, self._engine_ended
@@ -127,6 +133,11 @@ class Router(PeerEvents):
         share = max(_LEAST_SHARE, most // 4)
         self._windows: Final = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
         self._verifiers: Final = Verifiers()
+        self.directory: Final = DirectoryService(
+            self._verifiers, milliseconds, worker.node.loop.call_soon
+        )
+        self.directory.on_update.append(self._directory_updated)
+        self._banned_there: Final[set[Identity]] = set()
         self.peers: Final = Peers(worker, key, options, self.table, self._verifiers, self)
         self.greetings: Final = Greetings(self, key, options, milliseconds, self._verifiers)
         self._parked: Final[dict[Identity, Pending]] = {}
@@ -318,6 +329,19 @@ class Router(PeerEvents):
     def unban(self, identity: Identity) -> None:
         """Accept messages of an identity again, once more is known of it."""
         self.table.update(Destination(DestinationKind.NODE, identity), None)
+
+    def _directory_updated(self, update: IdentityUpdated) -> None:
+        """Ban what has no trust any more, and no longer what has some again."""
+        identity, banned = update.identity, self._banned_there
+        if update.record is not None and update.record.is_banned:
+            banned.add(identity)
+            if not self.table.is_banned(identity):
+                self.ban(identity)
+        elif identity in banned:
+            # One that was banned here alone stays so, whatever adverts of it are put.
+            banned.remove(identity)
+            if self.table.is_banned(identity):
+                self.unban(identity)
 
     def learn(self, engine: Identity, node: Identity) -> None:
         """Learn that an engine is at a node, which can have so many routes and no more."""

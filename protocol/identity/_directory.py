@@ -145,6 +145,11 @@ class Directory:
             self._change(identity)
         return known
 
+    @property
+    def has_updates(self) -> bool:
+        """Whether `take_updates` would say anything."""
+        return bool(self._changed) or self._lost != self._lost_before
+
     def take_updates(self) -> DirectoryUpdates:
         """Take the changes of identities since the last time."""
         updates: list[IdentityUpdated] = []

@@ -6,18 +6,24 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from ...actors import LimitReached
 from ...actors.access import Exposed
 from ...actors.identity import (
     ROUTER,
     Correspondence,
+    DirectoryService,
     IdentityOptions,
     RouterWorker,
 )
 from ...protocol import IDENTITY, Address, AddressLike, address as as_address
 from ...protocol.identity import (
+    TRUST_BANNED,
+    TRUST_DEFAULT,
     Destination,
     DestinationKind,
+    DirectoryLimits,
     Identity,
+    ResultCode,
     SigningKey,
     destination_text,
 )
@@ -97,6 +103,11 @@ class Identities:
         """The identity of the node."""
         return self._router.own
 
+    @property
+    def directory(self) -> DirectoryService:
+        """The directory: all that the node knows of identities."""
+        return self._router.directory
+
     def engine(self, worker: AddressLike, key: SigningKey | None = None) -> Identity:
         """Make a worker of the node an engine, until it ends, and return its identity.
 
@@ -142,12 +153,19 @@ class Identities:
     def ban(self, identity: Identity) -> None:
         """Refuse all messages from an identity and to it, and end the link to it, if it is a node.
 
-        Requests that wait for it raise `LinkLost`. It says nothing to the other node.
+        Requests that wait for it raise `LinkLost`. It says nothing to the other node. The directory
+        remembers it, as a trust of 0.
+
+        Raises:
+            LimitReached: It is banned until the node ends, as the directory has no place for it.
         """
         self._router.ban(identity)
+        if self.directory.set_trust(identity, TRUST_BANNED) is not ResultCode.OK:
+            raise LimitReached("identities that the directory holds", DirectoryLimits().max_known)
 
     def unban(self, identity: Identity) -> None:
-        """Accept messages of an identity again. A node has to join anew."""
+        """Accept messages of an identity again, with the trust of any. A node has to join anew."""
+        self.directory.set_trust(identity, TRUST_DEFAULT)
         self._router.unban(identity)
 
     def refused(self) -> dict[str, int]:

@@ -64,8 +64,10 @@ def put(of: Directory, envelope: AdvertEnvelope, source: AdvertSource = NETWORK)
 
 
 def changes(of: Directory) -> list[tuple[Identity, IdentityRecord | None]]:
+    there_are = of.has_updates
     taken = of.take_updates()
     assert taken.lost == 0
+    assert (there_are, of.has_updates) == (bool(taken.updates), False)
     return [(each.identity, each.record) for each in taken.updates]
 
 

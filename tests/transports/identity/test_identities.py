@@ -20,8 +20,18 @@ from onward.protocol import (
     UnknownAddress,
     UnreadableAddress,
 )
-from onward.protocol.identity import Identity, derived_engine, identity_text
-from tests.support.identities import attached, engine_text, joined, key_of, link_of, node_text
+from onward.protocol.identity import (
+    TRUST_BANNED,
+    AdvertSource,
+    Identity,
+    IdentityUpdated,
+    NodeAdvert,
+    derived_engine,
+    identity_text,
+    sign_advert,
+)
+from onward.protocol.identity._directory_entries import EntryTable
+from tests.support.identities import NOW, attached, engine_text, joined, key_of, link_of, node_text
 from tests.support.transports import Echo, Recorder, Relay, eventually
 
 
@@ -389,3 +399,48 @@ async def test_a_message_is_not_delivered_where_the_way_is_lost_under_it(a: Node
     link.cut()
     with pytest.raises((LinkDown, LinkLost)):
         await asked
+
+
+async def test_what_the_directory_bans_is_refused_until_it_does_not(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    to = f"{node_text(theirs.own)} => echo"
+    assert (await a.request(to, b"hi")).payload == b"hi"
+    ours.directory.set_trust(theirs.own, TRUST_BANNED)
+    await eventually(lambda: ours.peers() == ())
+    with pytest.raises(Unresolved, match="the router refuses it: banned"):
+        await a.request(to, b"hi")
+    ours.directory.forget(theirs.own)
+    await eventually(lambda: not ours._router.table.is_banned(theirs.own))
+    await joined((a, ours), c)
+    assert (await a.request(to, b"hi")).payload == b"hi"
+
+
+async def test_the_directory_remembers_what_is_banned(a: Node) -> None:
+    ours, other = await attached(a), key_of("other").identity
+    ours.ban(other)
+    record = ours.directory.peek(other)
+    assert record is not None
+    assert record.is_banned
+    ours.unban(other)
+    assert ours.directory.peek(other) is None
+
+
+async def test_a_ban_that_the_directory_has_no_place_for_holds_until_the_end(
+    a: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, other = await attached(a), key_of("other")
+
+    def is_full(table: EntryTable, identity: Identity) -> bool:
+        return False
+
+    monkeypatch.setattr(EntryTable, "may_hold", is_full)
+    with pytest.raises(LimitReached, match="identities that the directory holds"):
+        ours.ban(other.identity)
+    advert = NodeAdvert(other.identity, (), bytes(32), 1, int(NOW * 1000))
+    told: list[IdentityUpdated] = []
+    ours.directory.on_update.append(told.append)
+    ours.directory.put(sign_advert(advert, other), AdvertSource.NETWORK)
+    await eventually(lambda: len(told) == 1)
+    assert ours._router.table.is_banned(other.identity)
