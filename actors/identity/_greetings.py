@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.identity import (
     MAX_GREETED,
+    MAX_SKEW,
     AdvertEnvelope,
     BadRecord,
     ControlContent,
@@ -16,14 +17,12 @@ from ...protocol.identity import (
     Greeting,
     Identity,
     MessageIds,
-    P2PMessage,
     SigningKey,
     Verifiers,
     first_id_time,
     open_advert,
     parse_greeting,
     serialize_greeting,
-    serialize_p2p_message,
     sign_advert,
 )
 from ._engines import Engine
@@ -63,6 +62,7 @@ class Greetings:
         # Of the engines here, by their identity.
         self._adverts: Final[dict[Identity, AdvertEnvelope]] = {}
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
+        self._unknown: Final = MessageIds()  # to nodes that have not greeted
         # Of the adverts of engines elsewhere; at the limit the one heard longest ago is let go.
         self._versions: Final[OrderedDict[Identity, int]] = OrderedDict()
 
@@ -84,9 +84,8 @@ class Greetings:
         greeting = Greeting(router.started, self._milliseconds(), adverts)
         content = ControlContent(serialize_greeting(greeting))
         for session in sessions:
-            record = serialize_p2p_message(P2PMessage(router.own, session.node, content))
             # If it is not handed over, the session has ended, and the next one begins with another.
-            router.peers.send(session.node, record, lambda _: None)
+            router.outgoing.tell(session.node, content, lambda _: None)
 
     def _advert(self, engine: Engine) -> AdvertEnvelope:
         """Return the advert of an engine, which is signed once."""
@@ -160,8 +159,14 @@ class Greetings:
         self._versions.pop(engine, None)
 
     def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
-        """Take the id of a message to a node that has greeted, or to an engine at it."""
-        clock = self._clocks[node]
+        """Take the id of a message to a node, or to an engine at it.
+
+        One that has not greeted is reached by relays. What it accepts is not known: its clock may
+        differ by half of `MAX_SKEW`, and it may have been started before as much.
+        """
+        clock = self._clocks.get(node)
+        if clock is None:
+            return self._unknown.take(own, to, self._milliseconds() + MAX_SKEW // 2)
         begins = first_id_time(clock.started, self._milliseconds() + clock.ahead)
         return clock.ids.take(own, to, begins)
 

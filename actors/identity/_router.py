@@ -2,85 +2,61 @@
 
 What a worker sends to an identity elsewhere goes over the link to that identity, as over a
 transport; the router signs it, and finds the node to give it to. What comes from another node is
-verified here, and delivered by the link to the identity that has signed it.
+verified, and delivered by the link to the identity that has signed it. Topics, relays, domains and
+the directory are parts of it: each serves its kind of destination and its records.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
-from ...protocol import (
-    IDENTITY,
-    Address,
-    LinkDown,
-    Message,
-    NotExposed,
-    OnwardError,
-    PayloadTooBig,
-    UnreadableAddress,
-    counted,
-)
+from ...protocol import Address, Message, NotExposed, UnreadableAddress, counted
 from ...protocol.identity import (
-    MAX_BODY,
     SCOPE_ANY,
     AtNode,
-    BadRecord,
     ControlContent,
     DeliverLocally,
     Destination,
     DestinationKind,
     DirectoryLimits,
-    EngineContent,
-    EngineMessage,
-    EngineOrigin,
     Identity,
     IdentityError,
     IdentityUpdated,
     LookUp,
-    P2PMessage,
-    Protocol,
+    P2PContent,
     Refuse,
+    Reliability,
     ReplayWindows,
     RoutingDecision,
     RoutingLimits,
+    RoutingScope,
     RoutingTable,
     SigningKey,
+    Target,
     ToPeer,
     Verifiers,
-    open_engine_message,
-    parse_destination,
-    parse_p2p_message,
-    serialize_p2p_message,
-    short_text,
-    sign_engine_message,
+    ViaRelay,
+    parse_target,
 )
-from ...protocol.ockam import decode_message, encode_message
 from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
+from ._carriage import ENGINE, Carriage, is_reserved
 from ._correspondences import Correspondences
 from ._directory_service import DirectoryService
 from ._engines import Engine, Engines
 from ._greetings import Greetings
+from ._incoming import Incoming
 from ._options import IdentityOptions
+from ._outgoing import ONWARD, Outgoing
 from ._peers import PeerEvents, Peers
+from ._router_part import RouterPart
 from ._session import Session
 
-__all__ = ["ENGINE", "ONWARD", "Router"]
-
-ONWARD: Final = Protocol("onward", 1)
-"""The protocol of a body that is a message as transports write it."""
-
-ENGINE: Final = Address(IDENTITY, b"self")
-"""The address, in the onward route of such a message, of the engine that it is for. An answer has
-none: its route begins as the return route of the question does."""
-
-
-Undelivered = Callable[[Message, OnwardError], object]
-"""Receives a message that cannot be delivered, and the reason."""
+__all__ = ["Router"]
 
 
 class Router(PeerEvents):
@@ -101,6 +77,10 @@ class Router(PeerEvents):
         links: The links between identities of this node and others.
         greetings: What nodes tell each other first.
         directory: What is known of identities. What it says is banned is banned here.
+        outgoing: What goes out of the node.
+        incoming: What comes into it.
+        verifiers: Public keys that are ready to verify.
+        milliseconds: Returns the time since the Unix epoch, in milliseconds.
         started: When the node was started, in Unix milliseconds.
     """
 
@@ -122,27 +102,59 @@ class Router(PeerEvents):
         )
         self.links: Final = Correspondences(worker.node, options.max_correspondents, self.counts)
         self._node: Final = worker.node
-        self._key: Final = key
         self._options: Final = options
-        self._milliseconds: Final = milliseconds
+        self.milliseconds: Final = milliseconds
         self._thread: Final = threading.get_ident()
         # One less, so that what another node sends at once begins no later than it may.
         self.started: Final = milliseconds() - 1
         most = options.max_correspondents
         # What one node sends can use a part of the links alone.
         share = max(_LEAST_SHARE, most // 4)
-        self._windows: Final = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
-        self._verifiers: Final = Verifiers()
+        windows = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
+        self.verifiers: Final = Verifiers()
         self.directory: Final = DirectoryService(
-            self._verifiers, milliseconds, worker.node.loop.call_soon
+            self.verifiers, milliseconds, worker.node.loop.call_soon
         )
         self.directory.on_update.append(self._directory_updated)
         self._banned_there: Final[set[Identity]] = set()
-        self.peers: Final = Peers(worker, key, options, self.table, self._verifiers, self)
-        self.greetings: Final = Greetings(self, key, options, milliseconds, self._verifiers)
+        self.peers: Final = Peers(worker, key, options, self.table, self.verifiers, self)
+        self.greetings: Final = Greetings(self, key, options, milliseconds, self.verifiers)
+        self.outgoing: Final = Outgoing(self, key, options)
+        self.incoming: Final = Incoming(self, windows, self.verifiers)
+        self._parts: Final[list[RouterPart]] = []
+        self._part_of_kind: Final[dict[DestinationKind, RouterPart]] = {}
+        self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
+        self._part_of_control: Final[dict[int, RouterPart]] = {}
         self._parked: Final[dict[Identity, Pending]] = {}
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def add_part(self, part: RouterPart) -> None:
+        """Add a part, for what it serves."""
+        self._parts.append(part)
+        self._part_of_kind.update(dict.fromkeys(part.kinds, part))
+        self._part_of_content.update(dict.fromkeys(part.contents, part))
+        self._part_of_control.update(dict.fromkeys(part.controls, part))
+
+    def find_part(self, kind: DestinationKind) -> RouterPart | None:
+        """Return the part that serves a kind of destination; `None` if the router itself does."""
+        return self._part_of_kind.get(kind)
+
+    def part(self, kind: DestinationKind) -> RouterPart:
+        """Return the part that serves a kind of destination, which there is.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return self._part_of_kind[kind]
+
+    def part_for(self, content: P2PContent) -> RouterPart | None:
+        """Return the part that receives a content of another node, if one does."""
+        if isinstance(content, ControlContent):
+            return self._part_of_control.get(content.number)
+        return self._part_of_content.get(type(content))
 
     # --- engines ------------------------------------------------------------------------------
 
@@ -159,8 +171,15 @@ class Router(PeerEvents):
     def _engine_ended(self, engine: Engine) -> None:
         self.table.remove_engine(engine.identity)
         self.greetings.forget_advert(engine.identity)
+        for part in self._parts:
+            part.engine_ended(engine)
         self.links.remove_engine(engine.address)
         self.links.end(engine.identity)
+
+    def own_of(self, sender: Address | None) -> Identity:
+        """Return the identity that a worker sends by: its own, or that of the node."""
+        engine = None if sender is None else self.engines.at(sender)
+        return self.own if engine is None else engine.identity
 
     # --- out of the node ----------------------------------------------------------------------
 
@@ -168,38 +187,69 @@ class Router(PeerEvents):
         """Resolve the first address of a message, of type 36; it is the rule of the node.
 
         Raises:
-            UnreadableAddress: It is no destination.
+            UnreadableAddress: It is no destination, or one follows that the router alone writes.
             NotExposed: It is of a kind that this node does not serve.
-            Unresolved: As many messages wait for it as may.
+            Unresolved: The router refuses it, or as many messages wait for it as may.
         """
         to, sender = message[0][0], message[3]
         found = self.links.find(sender, to[1])
-        if found is not None:
+        if found is not None and not any(map(is_reserved, message[0][1:2])):
             return message.redirect(*found)
         try:
-            destination = parse_destination(to[1].decode())
+            target = parse_target(to[1].decode())
         except (IdentityError, UnicodeDecodeError) as error:
             raise UnreadableAddress(to, str(error)) from None
+        if any(map(is_reserved, message[0][1:2])):
+            raise UnreadableAddress(message[0][1], "the router alone writes it")
         if threading.get_ident() != self._thread:
             return self._of_threads()  # the tables are of the loop, where the rule is asked again
-        identity, remember = destination.identity, self.links.remember
-        match self._decision(destination):
+        kind = DestinationKind.RELAY if _asks_for_relays(target) else target.destination.kind
+        part = self.find_part(kind)
+        return self._resolve(message, target) if part is None else part.resolve(message, target)
+
+    def _resolve(self, message: Message, target: Target) -> Message | Pending | None:
+        to, sender = message[0][0], message[3]
+        identity = target.destination.identity
+        match self.decide(target.destination, target.scope, self.own_of(sender)):
             case DeliverLocally(None):
                 return message.redirect()
             case DeliverLocally(bytes(worker)):
-                return message.redirect(*remember(identity, sender, to[1], Address(0, worker)))
-            case ToPeer():
-                own = None if sender is None else self.engines.at(sender)
-                pair = self.own if own is None else own.identity, identity
-                _, address = self.links.get(pair)
-                rest = (ENGINE,) if destination.kind is DestinationKind.ENGINE else ()
-                return message.redirect(*remember(identity, sender, to[1], address, *rest))
-            case LookUp():
-                return self._park(identity, to)
+                found = self.links.remember(identity, sender, to[1], Address(0, worker))
+                return message.redirect(*found)
+            case ToPeer(node, None):
+                return self.park(node, message, target)
+            case ToPeer(node):
+                return message.redirect(*self.route_to(target, sender, to[1]))
+            case LookUp(wanted):
+                return self.park(wanted.identity, message, target)
+            case ViaRelay() if DestinationKind.RELAY in self._part_of_kind:
+                return self.part(DestinationKind.RELAY).resolve(message, target)
             case Refuse(reason):
                 raise Unresolved(to, f"the router refuses it: {reason.value}")
             case _:
                 raise NotExposed(to)
+
+    def route_to(
+        self, target: Target, sender: Address | None, value: bytes, carriage: Carriage | None = None
+    ) -> tuple[Address, ...]:
+        """Return what replaces an address: that of the link, and what is said to the router.
+
+        It is remembered until `Correspondences.forget` of the identity.
+
+        Args:
+            target: What the address says.
+            sender: The worker that sends.
+            value: The value of the address.
+            carriage: How the message is carried; by default over the link to its node.
+        """
+        destination = target.destination
+        _, link = self.links.get((self.own_of(sender), destination.identity))
+        if carriage is None and (target.rprefs is not None or target.tprefs is not None):
+            carriage = Carriage(destination.kind, (), target.rprefs, target.tprefs)
+        route = (link,) if carriage is None else (link, carriage.address)
+        if destination.kind is DestinationKind.ENGINE:
+            route = *route, ENGINE
+        return self.links.remember(destination.identity, sender, value, *route)
 
     def _of_threads(self) -> Pending:
         """Return what the messages of other threads wait for: the next turn of the loop."""
@@ -223,10 +273,30 @@ class Router(PeerEvents):
             self._threads = None
         pending.resume()
 
-    def _decision(self, destination: Destination) -> RoutingDecision:
-        return self.table.decide(destination, self.own, ONWARD, SCOPE_ANY)
+    def decide(
+        self,
+        destination: Destination,
+        scope: RoutingScope = SCOPE_ANY,
+        source: Identity | None = None,
+    ) -> RoutingDecision:
+        """Decide about a message of this node.
 
-    def _park(self, identity: Identity, to: Address) -> Pending:
+        Args:
+            destination: Its destination.
+            scope: How far it may go.
+            source: The identity that it is of; that of the node by default.
+        """
+        return self.table.decide(destination, source or self.own, ONWARD, scope)
+
+    def park(self, identity: Identity, message: Message, target: Target) -> Pending:
+        """Have a message wait until more is known of an identity.
+
+        Raises:
+            Unresolved: As many wait for it as may, or the message does not wait.
+        """
+        to = message[0][0]
+        if target.tprefs is not None and target.tprefs.reliability is Reliability.UNRELIABLE:
+            raise Unresolved(to, "no way to it is known, and the message is not to wait")
         pending = self._parked.get(identity)
         if pending is None:
             # Those without a message are left behind by messages that have been given up.
@@ -243,66 +313,30 @@ class Router(PeerEvents):
         if pending is not None:
             pending.resume()
 
+    def not_found(self, identity: Identity, reason: str) -> None:
+        """Refuse what waits for an identity."""
+        pending = self._parked.pop(identity, None)
+        if pending is not None:
+            pending.refuse(reason)
+
     def found_at(self, node: Identity) -> None:
         """Resolve again what waits for a node, and for engines at it."""
         for identity in list(self._parked):
-            decision = self._decision(Destination(DestinationKind.ENGINE, identity))
+            decision = self.decide(Destination(DestinationKind.ENGINE, identity))
             if identity == node or isinstance(decision, ToPeer):
                 self.found(identity)
 
-    def _home(self, identity: Identity) -> Identity | None:
+    def home(self, identity: Identity) -> Identity | None:
         """Return the node to give a message for an identity to."""
         destination = Destination(DestinationKind.ENGINE, identity)
         if self.table.route(destination) is None:
             destination = Destination(DestinationKind.NODE, identity)
-        decision = self._decision(destination)
+        decision = self.decide(destination)
         return decision.node if isinstance(decision, ToPeer) else None
 
-    def carry(
-        self, own: Identity, to: Identity, message: Message, undelivered: Undelivered
-    ) -> Awaitable[None] | None:
-        """Sign a message to an identity elsewhere, and give it to the link to its node.
-
-        Args:
-            own: The identity that it is of: the node, or an engine of it.
-            to: The identity that it is for.
-            message: The message, as a transport has it: without the address of its link.
-            undelivered: Receives it if it cannot be delivered.
-
-        Returns:
-            `None`, or what to wait for before the next message.
-        """
-        home = self._home(to)
-        if home is None:
-            undelivered(message, LinkDown(short_text(to), "no way to it is known"))
-            return None
-        body = encode_message(message)
-        if len(body) > MAX_BODY:
-            undelivered(message, PayloadTooBig(len(body), MAX_BODY))
-            return None
-        kind = DestinationKind.NODE if to == home else DestinationKind.ENGINE
-        envelope = self._signed(own, Destination(kind, to), home, body, self._expiry(message))
-        record = serialize_p2p_message(P2PMessage(self.own, home, EngineContent(envelope)))
-        return self.peers.send(home, record, lambda error: undelivered(message, error))
-
-    def _signed(
-        self, own: Identity, to: Destination, home: Identity, body: bytes, expiry: int
-    ) -> bytes:
-        key, origin = self._key, None
-        engine = self.engines.of(own)
-        if engine is not None and engine.key is not None:
-            key = engine.key
-        elif engine is not None:
-            origin = EngineOrigin(self.own, engine.address.value)
-        number = self.greetings.take_id(home, own, to)
-        message = EngineMessage(own, to, number, ONWARD, body, expiry=expiry, origin=origin)
-        return sign_engine_message(message, key)
-
-    def _expiry(self, message: Message) -> int:
-        context, seconds = message[4], self._options.message_time
-        if context is not None and context.deadline is not None:
-            seconds = min(seconds, max(0.0, context.deadline - self._node.loop.time()))
-        return self._milliseconds() + int(seconds * 1000)
+    def loop_time(self) -> float:
+        """Return the time of the loop, in seconds, which deadlines are of."""
+        return self._node.loop.time()
 
     # --- other nodes --------------------------------------------------------------------------
 
@@ -312,9 +346,26 @@ class Router(PeerEvents):
 
     def session_closed(self, session: Session) -> None:
         """End the requests that went over a session, and have later messages wait for another."""
-        at = [each for each in self.links.identities() if self._is_at(each, session.node)]
+        at = [each for each in self.links.identities() if self.is_at(each, session.node)]
         for identity in (session.node, *at):
             self.links.way_lost(identity, "the link between the nodes has ended")
+        for part in self._parts:
+            part.node_lost(session.node)
+
+    def received(self, session: Session, record: bytes) -> None:
+        """Receive what another node has sent over its link."""
+        self.incoming.receive(session, record)
+
+    def receive_greeting(self, session: Session, record: bytes) -> None:
+        """Receive a control record that may be a greeting."""
+        if not self.greetings.receive(session.node, record):
+            return
+        joined = not session.is_greeted
+        self.peers.greeted(session)
+        if joined and session.is_greeted:
+            for part in self._parts:
+                part.node_joined(session.node)
+        self.found_at(session.node)
 
     def ban(self, identity: Identity) -> None:
         """Refuse all of an identity, and end its session and the requests to it."""
@@ -325,6 +376,8 @@ class Router(PeerEvents):
         self.peers.disconnect(identity, "it is banned")
         self.table.update(Destination(kind, identity), None, trust=0)
         self.links.way_lost(identity, "the identity is banned")
+        for part in self._parts:
+            part.banned(identity)
 
     def unban(self, identity: Identity) -> None:
         """Accept messages of an identity again, once more is known of it."""
@@ -352,86 +405,24 @@ class Router(PeerEvents):
             self.greetings.forget(beyond.identity)
             self.counts["engines that made room for others of their node"] += 1
 
-    def _is_at(self, identity: Identity, node: Identity) -> bool:
+    def is_at(self, identity: Identity, node: Identity) -> bool:
+        """Whether an engine is known to be at a node."""
         route = self.table.route(Destination(DestinationKind.ENGINE, identity))
         return isinstance(route, AtNode) and route.node == node
-
-    def received(self, session: Session, record: bytes) -> None:
-        """Receive what another node has sent over its link."""
-        node = session.node
-        try:
-            message = parse_p2p_message(record)
-        except BadRecord:
-            self.counts["records that cannot be read"] += 1
-            return
-        if message.src != node or message.dst != self.own:
-            self.counts["messages between other nodes"] += 1
-            return
-        match message.content:
-            case EngineContent(envelope):
-                self._receive_engine(node, envelope)
-            case ControlContent(control):
-                if self.greetings.receive(session.node, control):
-                    self.peers.greeted(session)
-                    self.found_at(node)
-            case _:
-                self.counts["messages of a kind that is not served"] += 1
-
-    def _receive_engine(self, node: Identity, envelope: bytes) -> None:
-        try:
-            message = open_engine_message(envelope, self._verifiers)
-            if message is None:
-                self.counts["messages with a wrong signature"] += 1
-                return
-            inner = decode_message(message.body)
-        except OnwardError:
-            self.counts["messages that cannot be read"] += 1
-            return
-        reason = self._refusal(node, message)
-        if reason is not None:
-            self.counts[reason] += 1
-            return
-        engine = self.engines.of(message.dst.identity)
-        onward = inner[0]
-        if engine is not None and onward[:1] == (ENGINE,):
-            onward = engine.address, *onward[1:]
-        if not onward:
-            self.counts["messages without a route"] += 1
-            return
-        if message.origin is not None:
-            # Believed of itself: its identity is the digest of this node.
-            self.learn(message.src, node)
-        link, _ = self.links.get((message.dst.identity, message.src))
-        link.receive(inner._replace(onward_route=onward))
-
-    def _refusal(self, node: Identity, message: EngineMessage) -> str | None:
-        """Return the reason to refuse a message with a right signature."""
-        if message.protocol != ONWARD:
-            return "messages of another protocol"
-        origin, src = message.origin, message.src
-        if origin is not None and origin.node != node:
-            return "messages of an engine that is at another node"
-        if origin is None and src != node and not self._is_at(src, node):
-            # Believed of itself alone, by its advert.
-            return "messages of an engine that has not said to be at the node"
-        scope = SCOPE_ANY if message.rprefs is None else message.rprefs.scope
-        decision = self.table.decide(message.dst, message.src, message.protocol, scope, node)
-        if isinstance(decision, Refuse):
-            return f"messages that the router refuses: {decision.reason.value}"
-        if not isinstance(decision, DeliverLocally):
-            return "messages of a kind that is not served"
-        expiry = 0 if message.expiry is None else message.expiry
-        now = self._milliseconds()
-        stale = self._windows.record(message.src, message.dst, message.id, expiry, node, now)
-        return None if stale is None else f"messages that are not fresh: {stale.value}"
 
     def close(self) -> None:
         """Refuse what waits, and end the watches of engines."""
         for pending in self._parked.values():
             pending.refuse("the node ends")
         self._parked.clear()
+        for part in self._parts:
+            part.close()
         self.peers.close()
         self.engines.close()
+
+
+def _asks_for_relays(target: Target) -> bool:
+    return target.tprefs is not None and target.tprefs.hops > 0
 
 
 _LOOK_AGAIN: Final = 0.001

@@ -390,6 +390,7 @@ from ._subscription import (
     SubscriptionLimits,
     SubscriptionState,
 )
+from ._targets import Target, parse_target, target_text
 from ._topic_records import (
     MAX_EVENT_ENVELOPE,
     RING_EVENTS,
@@ -698,6 +699,7 @@ __all__ = [
     "SubscriptionEnded",
     "SubscriptionLimits",
     "SubscriptionState",
+    "Target",
     "ToDomain",
     "ToPeer",
     "Topic",
@@ -791,6 +793,7 @@ __all__ = [
     "parse_reservation_answer",
     "parse_reservation_request",
     "parse_signed",
+    "parse_target",
     "parse_topic_advert",
     "parse_topic_record",
     "protocol_items",
@@ -846,6 +849,7 @@ __all__ = [
     "sign_relay_message",
     "signer_of",
     "stream_xor",
+    "target_text",
     "transcript",
     "transport_items",
     "unlock_key",

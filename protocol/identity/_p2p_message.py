@@ -121,6 +121,27 @@ class ControlContent:
     def __post_init__(self) -> None:
         check_size("the control record", self.record, MAX_CONTENT, 1)
 
+    @property
+    def number(self) -> int:
+        """The number that the record begins with, below 256; -1 if it begins with none.
+
+        It says what reads the record, which may turn out to be none of that kind.
+        """
+        head = self.record[:3]
+        if len(head) > 1 and head[0] >> 5 == _ARRAY:
+            if head[1] < _NEXT_BYTE:
+                return head[1]
+            if head[1] == _NEXT_BYTE and len(head) > _NUMBER_AT:
+                return head[_NUMBER_AT]
+        return -1
+
+
+_ARRAY: Final = 4
+_NEXT_BYTE: Final = 24
+_NUMBER_AT: Final = 2
+"""RFC 8949, section 3: the major type of arrays, and the first byte of a number that needs one
+more, which is at this place in a short array."""
+
 
 P2PContent: TypeAlias = EngineContent | RelayContent | ReplyContent | ControlContent
 """The content of a message between nodes."""

@@ -49,7 +49,7 @@ class Correspondent(Link):
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Give a message to the router, which signs it."""
-        return self._router.carry(self.own, self.identity, message, self.undelivered)
+        return self._router.outgoing.carry(self.own, self.identity, message, self.undelivered)
 
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified, as a transport receives it."""

@@ -6,7 +6,8 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.identity import ROUTER
-from onward.actors.identity._router import ENGINE, ONWARD
+from onward.actors.identity._carriage import ENGINE
+from onward.actors.identity._outgoing import ONWARD
 from onward.actors.testing import Probe
 from onward.protocol import Address, Message
 from onward.protocol.identity import (
@@ -45,7 +46,7 @@ BODY = encode_message(Message((ENGINE,), (), b"hi"))
 
 
 def now_of(identities: Identities) -> int:
-    return identities._router._milliseconds()
+    return identities._router.milliseconds()
 
 
 def written(

@@ -196,3 +196,21 @@ def test_any_message_between_nodes_is_read_as_it_was_written(content: P2PContent
     data = serialize_p2p_message(message)
     assert parse_p2p_message(data) == message
     assert len(data) == len(serialize_p2p_message(replace(message, pad=0))) + pad
+
+
+@pytest.mark.parametrize(
+    ("record", "number"),
+    [
+        (b"\x82\x00", 0),
+        (b"\x82\x17\x00", 23),
+        (b"\x85\x18\x18", 24),
+        (b"\x85\x18\xff\x00", 255),
+        (b"\x82\x18", -1),
+        (b"\x82", -1),
+        (b"\x82\x19\x01\x00", -1),
+        (b"\x42\x01\x02", -1),
+        (b"\x82\x41\x01", -1),
+    ],
+)
+def test_a_control_record_begins_with_its_number(record: bytes, number: int) -> None:
+    assert ControlContent(record).number == number

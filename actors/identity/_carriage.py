@@ -1,0 +1,124 @@
+"""What the router writes into routes for itself: addresses of type 36 that are no destination.
+
+| address | where it stands | what it says |
+| --- | --- | --- |
+| `36#self` | first, on the wire | the message is for the engine that it is signed to |
+| `36#by:…` | behind the address of a link | how the router carries the message |
+| `36#reply:…` | behind the address of a link, in a return route | an answer has a way of its own |
+
+The last two never leave the node. What another node sends may not have one where the router looks
+for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from cbor2 import dumps
+
+from ...protocol import IDENTITY, Address, Route
+from ...protocol.identity import (
+    MAX_HOPS,
+    DestinationKind,
+    Identity,
+    RecordReader,
+    RoutingPrefs,
+    TransportPrefs,
+    read_routing_prefs,
+    read_transport_prefs,
+    routing_items,
+    transport_items,
+)
+
+__all__ = ["ENGINE", "Carriage", "carriage_at", "is_reserved", "reply_address", "reply_at"]
+
+ENGINE: Final = Address(IDENTITY, b"self")
+"""The address, in the onward route of such a message, of the engine that it is for. An answer has
+none: its route begins as the return route of the question does."""
+
+_BY: Final = b"by:"
+_REPLY: Final = b"reply:"
+_REMEMBERED: Final = 1024
+"""Carriages that are remembered by their addresses. Others are made again for each message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carriage:
+    """How the router carries a message to an identity elsewhere.
+
+    Attributes:
+        kind: The kind of its destination.
+        relays: The relays that it goes through, each of which opens one layer; none for a message
+            that goes over a link as it is.
+        rprefs: What it asks of its routing.
+        tprefs: What it asks of its carriage.
+        topic: The topic that it is published to, at the node that the link is to.
+    """
+
+    kind: DestinationKind
+    relays: tuple[Identity, ...] = ()
+    rprefs: RoutingPrefs | None = None
+    tprefs: TransportPrefs | None = None
+    topic: Identity | None = None
+
+    @property
+    def address(self) -> Address:
+        """The address that says it."""
+        return _address_of(self)
+
+
+def carriage_at(route: Route) -> Carriage | None:
+    """Return the carriage that a route begins with; `None` if it begins with none."""
+    if route and route[0][0] == IDENTITY and route[0][1].startswith(_BY):
+        return _carriage_of(route[0][1])
+    return None
+
+
+def reply_address(kind: DestinationKind, token: bytes) -> Address:
+    """Return the address, in a return route, of an answer that has a way of its own.
+
+    Args:
+        kind: The kind of the part of the router that knows the way.
+        token: What that part knows it by.
+    """
+    return Address(IDENTITY, _REPLY + bytes((kind,)) + token)
+
+
+def reply_at(route: Route) -> tuple[DestinationKind, bytes] | None:
+    """Return the part and the token of an answer whose route begins with such an address."""
+    if route and route[0][0] == IDENTITY and route[0][1].startswith(_REPLY):
+        value = route[0][1]
+        return DestinationKind(value[len(_REPLY)]), value[len(_REPLY) + 1 :]
+    return None
+
+
+def is_reserved(address: Address) -> bool:
+    """Whether an address is one that the router alone writes."""
+    return address[0] == IDENTITY and address[1].startswith((_BY, _REPLY, ENGINE[1]))
+
+
+@lru_cache(_REMEMBERED)
+def _address_of(carriage: Carriage) -> Address:
+    items = (
+        carriage.kind,
+        carriage.relays,
+        routing_items(carriage.rprefs),
+        transport_items(carriage.tprefs),
+        carriage.topic,
+    )
+    return Address(IDENTITY, _BY + dumps(items))
+
+
+@lru_cache(_REMEMBERED)
+def _carriage_of(value: bytes) -> Carriage:
+    reader = RecordReader(value[len(_BY) :])
+    reader.enter("a carriage", 5)
+    kind = DestinationKind(reader.number("the kind", max(DestinationKind)))
+    count = reader.enter("the relays", 0, MAX_HOPS)
+    relays = tuple(reader.identity("a relay") for _ in range(count))
+    reader.leave()
+    rprefs, tprefs = read_routing_prefs(reader), read_transport_prefs(reader)
+    topic = None if reader.is_null("the topic") else reader.identity("the topic")
+    return Carriage(kind, relays, rprefs, tprefs, topic)

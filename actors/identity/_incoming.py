@@ -1,0 +1,159 @@
+"""What other nodes send over their links: read, verified, and given to what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, Message, OnwardError
+from ...protocol.identity import (
+    SCOPE_ANY,
+    BadRecord,
+    ControlContent,
+    DeliverLocally,
+    EngineContent,
+    EngineMessage,
+    FanOut,
+    Identity,
+    Refuse,
+    ReplayWindows,
+    Verifiers,
+    open_engine_message,
+    parse_p2p_message,
+)
+from ...protocol.ockam import decode_message
+from ._carriage import ENGINE, is_reserved
+from ._outgoing import ONWARD
+
+if TYPE_CHECKING:
+    from ._router import Router
+    from ._session import Session
+
+__all__ = ["Incoming"]
+
+
+class Incoming:
+    """The messages into a node.
+
+    Args:
+        router: The router.
+        windows: The ids that were seen.
+        verifiers: Public keys that are ready to verify.
+    """
+
+    __slots__ = ("_router", "_verifiers", "_windows")
+
+    def __init__(self, router: Router, windows: ReplayWindows, verifiers: Verifiers) -> None:
+        self._router: Final = router
+        self._windows: Final = windows
+        self._verifiers: Final = verifiers
+
+    def receive(self, session: Session, record: bytes) -> None:
+        """Receive what another node has sent over its link."""
+        router, counts = self._router, self._router.counts
+        try:
+            message = parse_p2p_message(record)
+        except BadRecord:
+            counts["records that cannot be read"] += 1
+            return
+        if message.src != session.node or message.dst != router.own:
+            counts["messages between other nodes"] += 1
+            return
+        content = message.content
+        if isinstance(content, EngineContent):
+            self._receive_engine(session.node, content.envelope)
+            return
+        part = router.part_for(content)
+        if part is None and isinstance(content, ControlContent):
+            router.receive_greeting(session, content.record)
+        elif part is None:
+            counts["messages of a kind that is not served"] += 1
+        elif not session.is_greeted:
+            counts["records before the greeting"] += 1
+        else:
+            part.receive(session, content)
+
+    def _receive_engine(self, node: Identity, envelope: bytes) -> None:
+        counts = self._router.counts
+        try:
+            message = open_engine_message(envelope, self._verifiers)
+        except BadRecord:
+            counts["messages that cannot be read"] += 1
+            return
+        if message is None:
+            counts["messages with a wrong signature"] += 1
+            return
+        origin = message.origin
+        if origin is not None and origin.node != node:
+            counts["messages of an engine that is at another node"] += 1
+            return
+        if origin is None and message.src != node and not self._router.is_at(message.src, node):
+            # Believed of itself alone, by its advert.
+            counts["messages of an engine that has not said to be at the node"] += 1
+            return
+        if self.accept(message, node) and origin is not None:
+            # Believed of itself: its identity is the digest of this node.
+            self._router.learn(message.src, node)
+
+    def accept(
+        self,
+        message: EngineMessage,
+        node: Identity,
+        reply: Callable[[], Address | None] = lambda: None,
+    ) -> bool:
+        """Deliver the message of an engine elsewhere, which is verified; return whether it was.
+
+        Args:
+            message: The message.
+            node: The node at the other end of the link by which it came.
+            reply: Returns the address of the way of an answer, if it has one of its own. It is
+                called once the message is accepted.
+        """
+        counts = self._router.counts
+        try:
+            inner = decode_message(message.body)
+        except OnwardError:
+            counts["messages that cannot be read"] += 1
+            return False
+        reason = self._refusal(node, message, inner)
+        if reason is not None:
+            counts[reason] += 1
+            return False
+        part = self._router.find_part(message.dst.kind)
+        if part is not None:
+            part.receive_message(message, inner, node)
+            return True
+        return self._deliver(message, inner, reply())
+
+    def _deliver(self, message: EngineMessage, inner: Message, reply: Address | None) -> bool:
+        engine = self._router.engines.of(message.dst.identity)
+        onward, back = inner[0], inner[1]
+        if engine is not None and onward[:1] == (ENGINE,):
+            onward = engine.address, *onward[1:]
+        if not onward:
+            self._router.counts["messages without a route"] += 1
+            return False
+        if reply is not None:
+            back = reply, *back
+        link, _ = self._router.links.get((message.dst.identity, message.src))
+        link.receive(inner._replace(onward_route=onward, return_route=back))
+        return True
+
+    def _refusal(self, node: Identity, message: EngineMessage, inner: Message) -> str | None:
+        """Return the reason to refuse a message with a right signature."""
+        if message.protocol != ONWARD:
+            return "messages of another protocol"
+        router, src = self._router, message.src
+        first, back = inner[0][:1], inner[1][:1]
+        if (first != (ENGINE,) and any(map(is_reserved, first))) or any(map(is_reserved, back)):
+            return "messages with an address of the router"
+        scope = SCOPE_ANY if message.rprefs is None else message.rprefs.scope
+        decision = router.table.decide(message.dst, src, message.protocol, scope, node)
+        if isinstance(decision, Refuse):
+            return f"messages that the router refuses: {decision.reason.value}"
+        if not isinstance(decision, DeliverLocally | FanOut):
+            return "messages of a kind that is not served"
+        expiry = 0 if message.expiry is None else message.expiry
+        now = router.milliseconds()
+        stale = self._windows.record(src, message.dst, message.id, expiry, node, now)
+        return None if stale is None else f"messages that are not fresh: {stale.value}"

@@ -1,0 +1,170 @@
+"""What the workers of a node send to identities elsewhere: signed, and given to a link."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ...protocol import LinkDown, Message, OnwardError, PayloadTooBig
+from ...protocol.identity import (
+    MAX_BODY,
+    Destination,
+    DestinationKind,
+    EngineContent,
+    EngineMessage,
+    EngineOrigin,
+    Identity,
+    P2PContent,
+    P2PMessage,
+    Protocol,
+    SigningKey,
+    serialize_p2p_message,
+    short_text,
+    sign_engine_message,
+)
+from ...protocol.ockam import encode_message
+from ._carriage import Carriage, carriage_at, reply_at
+from ._options import IdentityOptions
+
+if TYPE_CHECKING:
+    from ._router import Router
+    from ._session import Failed
+
+__all__ = ["ONWARD", "Outgoing", "Undelivered"]
+
+ONWARD: Final = Protocol("onward", 1)
+"""The protocol of a body that is a message as transports write it."""
+
+Undelivered: TypeAlias = Callable[[Message, OnwardError], object]
+"""Receives a message that cannot be delivered, and the reason."""
+
+
+class Outgoing:
+    """The messages out of a node.
+
+    Args:
+        router: The router.
+        key: The key of the node.
+        options: The options.
+    """
+
+    __slots__ = ("_key", "_options", "_router")
+
+    def __init__(self, router: Router, key: SigningKey, options: IdentityOptions) -> None:
+        self._router: Final = router
+        self._key: Final = key
+        self._options: Final = options
+
+    def carry(
+        self, own: Identity, to: Identity, message: Message, undelivered: Undelivered
+    ) -> Awaitable[None] | None:
+        """Carry a message to an identity elsewhere: over the link to its node, or by a part.
+
+        Args:
+            own: The identity that it is of: the node, or an engine of it.
+            to: The identity that it is for.
+            message: The message, as a transport has it: without the address of its link.
+            undelivered: Receives it if it cannot be delivered.
+
+        Returns:
+            `None`, or what to wait for before the next message.
+        """
+        answer = reply_at(message[0])
+        if answer is not None:
+            kind, token = answer
+            rest = message._replace(onward_route=message[0][1:])
+            return self._router.part(kind).answer(token, rest, undelivered)
+        carriage = carriage_at(message[0])
+        if carriage is not None:
+            message = message._replace(onward_route=message[0][1:])
+            kind = DestinationKind.RELAY if carriage.relays else carriage.kind
+            part = self._router.find_part(kind)
+            if part is not None:
+                return part.carry(own, to, message, carriage, undelivered)
+        return self._over_link(own, to, message, carriage, undelivered)
+
+    def _over_link(
+        self,
+        own: Identity,
+        to: Identity,
+        message: Message,
+        carriage: Carriage | None,
+        undelivered: Undelivered,
+    ) -> Awaitable[None] | None:
+        home = self._router.home(to)
+        if home is None:
+            undelivered(message, LinkDown(short_text(to), "no way to it is known"))
+            return None
+        kind = DestinationKind.NODE if to == home else DestinationKind.ENGINE
+        destination = Destination(kind, to)
+        if carriage is not None and carriage.topic is not None:
+            destination = Destination(DestinationKind.TOPIC, carriage.topic)
+        try:
+            envelope = self.envelope(own, destination, message, home, carriage)
+        except PayloadTooBig as error:
+            undelivered(message, error)
+            return None
+        return self.tell(home, EngineContent(envelope), lambda error: undelivered(message, error))
+
+    def envelope(
+        self,
+        own: Identity,
+        to: Destination,
+        message: Message,
+        node: Identity,
+        carriage: Carriage | None = None,
+    ) -> bytes:
+        """Return a message of a worker as the signed message of an engine.
+
+        Args:
+            own: The identity that it is of: the node, or an engine of it.
+            to: What it is for.
+            message: The message, as a transport has it.
+            node: The node that it is for, or that has the engine that it is for.
+            carriage: What it asks of its way.
+
+        Raises:
+            PayloadTooBig: It is over `MAX_BODY` bytes with its routes.
+        """
+        body = encode_message(message)
+        if len(body) > MAX_BODY:
+            raise PayloadTooBig(len(body), MAX_BODY)
+        engine = self._router.engines.of(own)
+        key, origin = self._key, None
+        if engine is not None and engine.key is not None:
+            key = engine.key
+        elif engine is not None:
+            origin = EngineOrigin(self._router.own, engine.address.value)
+        signed = EngineMessage(
+            own,
+            to,
+            self._router.greetings.take_id(node, own, to),
+            ONWARD,
+            body,
+            expiry=self.expiry(message),
+            rprefs=None if carriage is None else carriage.rprefs,
+            tprefs=None if carriage is None else carriage.tprefs,
+            origin=origin,
+        )
+        return sign_engine_message(signed, key)
+
+    def expiry(self, message: Message) -> int:
+        """Return when a message is of no use any more, in Unix milliseconds."""
+        context, seconds = message[4], self._options.message_time
+        if context is not None and context.deadline is not None:
+            seconds = min(seconds, max(0.0, context.deadline - self._router.loop_time()))
+        return self._router.milliseconds() + int(seconds * 1000)
+
+    def tell(self, node: Identity, content: P2PContent, failed: Failed) -> Awaitable[None] | None:
+        """Send a content to another node that there is a link to.
+
+        Args:
+            node: The node.
+            content: The content.
+            failed: Receives the reason if it is certainly not handed over.
+
+        Returns:
+            `None`, or what to wait for before the next message, as many wait for room.
+        """
+        record = serialize_p2p_message(P2PMessage(self._router.own, node, content))
+        return self._router.peers.send(node, record, failed)

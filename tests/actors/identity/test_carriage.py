@@ -1,0 +1,62 @@
+"""What the router writes into routes for itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from onward.actors.identity._carriage import (
+    ENGINE,
+    Carriage,
+    carriage_at,
+    is_reserved,
+    reply_address,
+    reply_at,
+)
+from onward.protocol import IDENTITY, Address
+from onward.protocol.identity import (
+    SCOPE_LOCAL,
+    DestinationKind,
+    Ordering,
+    RoutingPrefs,
+    TransportPrefs,
+)
+from tests.support.identities import key_of
+
+RELAYS = tuple(key_of(str(each)).identity for each in range(8))
+
+
+@pytest.mark.parametrize(
+    "carriage",
+    [
+        Carriage(DestinationKind.DOMAIN),
+        Carriage(DestinationKind.ENGINE, RELAYS),
+        Carriage(
+            DestinationKind.NODE,
+            RELAYS[:1],
+            RoutingPrefs(SCOPE_LOCAL),
+            TransportPrefs(Ordering.UNORDERED),
+            RELAYS[2],
+        ),
+    ],
+)
+def test_a_carriage_is_read_as_it_was_written(carriage: Carriage) -> None:
+    assert carriage_at((carriage.address, ENGINE)) == carriage
+    assert is_reserved(carriage.address)
+    assert reply_at((carriage.address,)) is None
+
+
+def test_an_answer_has_its_part_and_its_token() -> None:
+    address = reply_address(DestinationKind.RELAY, b"0123456789abcdef")
+    assert reply_at((address, ENGINE)) == (DestinationKind.RELAY, b"0123456789abcdef")
+    assert is_reserved(address)
+    assert carriage_at((address,)) is None
+
+
+def test_other_addresses_say_nothing() -> None:
+    for address in (Address(0, b"by:"), Address(IDENTITY, b"engine:x"), Address(1, b"reply:")):
+        assert not is_reserved(address)
+        assert carriage_at((address,)) is None
+        assert reply_at((address,)) is None
+    assert carriage_at(()) is None
+    assert reply_at(()) is None
+    assert is_reserved(ENGINE)
