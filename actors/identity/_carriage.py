@@ -46,7 +46,7 @@ _REMEMBERED: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Carriage:
-    """How the router carries a message to an identity elsewhere.
+    """The way of a message to an identity elsewhere.
 
     Attributes:
         kind: The kind of its destination.
@@ -87,7 +87,7 @@ def reply_address(kind: DestinationKind, token: bytes) -> Address:
 
 
 def reply_at(route: Route) -> tuple[DestinationKind, bytes] | None:
-    """Return the part and the token of an answer whose route begins with such an address."""
+    """Return the part and the token of an answer, if its route begins with such an address."""
     if route and route[0][0] == IDENTITY and route[0][1].startswith(_REPLY):
         value = route[0][1]
         return DestinationKind(value[len(_REPLY)]), value[len(_REPLY) + 1 :]

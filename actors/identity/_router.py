@@ -289,7 +289,7 @@ class Router(PeerEvents):
         return self.table.decide(destination, source or self.own, ONWARD, scope)
 
     def park(self, identity: Identity, message: Message, target: Target) -> Pending:
-        """Have a message wait until more is known of an identity.
+        """Return what a message waits for, until more is known of an identity.
 
         Raises:
             Unresolved: As many wait for it as may, or the message does not wait.
