@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ...actors import LimitReached
@@ -15,7 +16,7 @@ from ...actors.identity import (
     IdentityOptions,
     RouterWorker,
 )
-from ...protocol import IDENTITY, Address, AddressLike, address as as_address
+from ...protocol import IDENTITY, Address, AddressLike, Message, Route, address as as_address
 from ...protocol.identity import (
     TRUST_BANNED,
     TRUST_DEFAULT,
@@ -23,9 +24,18 @@ from ...protocol.identity import (
     DestinationKind,
     DirectoryLimits,
     Identity,
+    Ordering,
+    Reliability,
     ResultCode,
+    RoutingPrefs,
+    RoutingScope,
+    Security,
     SigningKey,
+    Target,
+    TransportPrefs,
     destination_text,
+    parse_target,
+    target_text,
 )
 from ...protocol.options import check_value
 from ._correspondent import Correspondent
@@ -172,8 +182,80 @@ class Identities:
         """Return what was refused or dropped since the start, by its reason."""
         return dict(self._router.counts + self._router.peers.counts)
 
+    def route_to(
+        self,
+        to: Destination | Identity | str,
+        *rest: AddressLike,
+        relays: Iterable[Identity] = (),
+        scope: RoutingScope | None = None,
+        ordered: bool = True,
+        reliable: bool = True,
+        hops: int = 0,
+    ) -> Route:
+        """Return the route to an identity, which any worker may send to.
+
+        Args:
+            to: What it is to: a destination, its text as in `engine:…`, or an engine.
+            rest: The addresses behind it.
+            relays: The relays that it goes through, each of which opens one layer of encryption.
+            scope: How far the message may go; anywhere by default.
+            ordered: Whether its order is to be kept.
+            reliable: Whether it is to wait while no way to it is known.
+            hops: The fewest relays that it may go through; over fewer it is refused.
+
+        Raises:
+            BadIdentity: The text is of no destination.
+            BadRecord: There are more hops than a message may have.
+        """
+        target = parse_target(to) if isinstance(to, str) else Target(_destination(to))
+        if scope is not None:
+            target = replace(target, rprefs=RoutingPrefs(scope))
+        if hops or not (ordered and reliable):
+            prefs = TransportPrefs(
+                Ordering.ORDERED if ordered else Ordering.UNORDERED,
+                Reliability.RELIABLE if reliable else Reliability.UNRELIABLE,
+                Security.ONION if hops else Security.DIRECT,
+                hops,
+            )
+            target = replace(target, tprefs=prefs)
+        way = [Target(Destination(DestinationKind.RELAY, each)) for each in relays]
+        first = (Address(IDENTITY, target_text(each).encode()) for each in (*way, target))
+        return *first, *map(as_address, rest)
+
+    def send(
+        self,
+        to: Destination | Identity | str,
+        payload: bytes,
+        *,
+        rest: Iterable[AddressLike] = (),
+        relays: Iterable[Identity] = (),
+    ) -> None:
+        """Send a message of the node to an identity; see `route_to` and `Node.send`."""
+        self._worker.node.send(self.route_to(to, *rest, relays=relays), payload)
+
+    async def request(
+        self,
+        to: Destination | Identity | str,
+        payload: bytes,
+        *,
+        rest: Iterable[AddressLike] = (),
+        relays: Iterable[Identity] = (),
+        timeout: float = 30.0,
+    ) -> Message:
+        """Send a request of the node to an identity, and return its answer.
+
+        See `route_to` and `Node.request`; a worker that is an engine asks by `Worker.request`, and
+        is then the one that asks.
+        """
+        route = self.route_to(to, *rest, relays=relays)
+        return await self._worker.node.request(route, payload, timeout=timeout)
+
     def address_of(self, identity: Identity) -> Address:
         """Return the address of an identity: `36#node:…` for this node, or `36#engine:…`."""
         node = identity == self.own
         kind = DestinationKind.NODE if node else DestinationKind.ENGINE
         return Address(IDENTITY, destination_text(Destination(kind, identity)).encode())
+
+
+def _destination(to: Destination | Identity) -> Destination:
+    return to if isinstance(to, Destination) else Destination(DestinationKind.ENGINE, to)
