@@ -24,6 +24,7 @@ from ...protocol.identity import (
     parse_greeting,
     serialize_greeting,
     sign_advert,
+    told_time,
 )
 from ._engines import Engine
 from ._options import IdentityOptions
@@ -61,6 +62,7 @@ class Greetings:
         self._verifiers: Final = verifiers
         # Of the engines here, by their identity.
         self._adverts: Final[dict[Identity, AdvertEnvelope]] = {}
+        self._told = 0
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
         self._unknown: Final = MessageIds()  # to nodes that have not greeted
         # Of the adverts of engines elsewhere; at the limit the one heard longest ago is let go.
@@ -70,18 +72,19 @@ class Greetings:
 
     def greet(self, session: Session) -> None:
         """Greet a node with all engines that there are."""
+        self._told = told_time(self._router.started, self._milliseconds(), self._told)
         engines = list(self._router.engines)
         for first in range(0, max(1, len(engines)), MAX_GREETED):
-            self._tell((session,), engines[first : first + MAX_GREETED])
+            self._tell((session,), engines[first : first + MAX_GREETED], self._told)
 
-    def tell(self, engines: Sequence[Engine] = ()) -> None:
-        """Send all other nodes the time here, as clocks drift, and some engines."""
-        self._tell(tuple(self._router.peers.sessions.values()), engines)
+    def tell(self, engines: Sequence[Engine]) -> None:
+        """Send all other nodes the adverts of some engines."""
+        self._tell(tuple(self._router.peers.sessions.values()), engines, self._milliseconds())
 
-    def _tell(self, sessions: Iterable[Session], engines: Sequence[Engine]) -> None:
+    def _tell(self, sessions: Iterable[Session], engines: Sequence[Engine], now: int) -> None:
         router = self._router
         adverts = tuple(map(self._advert, engines))
-        greeting = Greeting(router.started, self._milliseconds(), adverts)
+        greeting = Greeting(router.started, now, adverts)
         content = ControlContent(serialize_greeting(greeting))
         for session in sessions:
             # If it is not handed over, the session has ended, and the next one begins with another.
@@ -106,7 +109,7 @@ class Greetings:
 
     # --- to hear ------------------------------------------------------------------------------
 
-    def receive(self, node: Identity, record: bytes) -> bool:
+    def receive(self, session: Session, record: bytes) -> bool:
         """Receive a greeting; return whether it is one."""
         counts = self._router.counts
         try:
@@ -115,12 +118,13 @@ class Greetings:
         except BadRecord:
             counts["records that cannot be read"] += 1
             return False
-        self._keep_clock(node, greeting)
+        if not session.is_greeted:
+            self._keep_clock(session.node, greeting)
         for advert in adverts:
             if advert is None:
                 counts["adverts with a wrong signature"] += 1
             elif isinstance(advert, EngineAdvert):
-                self._learn(advert, node)
+                self._learn(advert, session.node)
             else:
                 counts["adverts that are not served"] += 1
         return True
@@ -130,7 +134,7 @@ class Greetings:
         if clock is None or clock.started != greeting.started:
             # It has forgotten which ids it has seen, and accepts those alone that begin now.
             clock = self._clocks[node] = _Clock(greeting.started)
-        clock.ahead = greeting.now - self._milliseconds()
+        clock.begins = first_id_time(greeting.started, greeting.now)
         self._clocks.move_to_end(node)
         if len(self._clocks) > self._options.max_peers:
             sessions = self._router.peers.sessions
@@ -167,8 +171,7 @@ class Greetings:
         clock = self._clocks.get(node)
         if clock is None:
             return self._unknown.take(own, to, self._milliseconds() + MAX_SKEW // 2)
-        begins = first_id_time(clock.started, self._milliseconds() + clock.ahead)
-        return clock.ids.take(own, to, begins)
+        return clock.ids.take(own, to, clock.begins)
 
 
 _MAX_VERSIONS: Final = 65_536
@@ -180,13 +183,13 @@ class _Clock:
 
     Attributes:
         started: When the node was started, in Unix milliseconds of its own.
-        ahead: The time by which its clock is ahead of that of this node, in milliseconds.
+        begins: The time that ids begin with, as the session has said.
         ids: The ids.
     """
 
-    __slots__ = ("ahead", "ids", "started")
+    __slots__ = ("begins", "ids", "started")
 
     def __init__(self, started: int) -> None:
         self.started: Final = started
-        self.ahead = 0
+        self.begins = 0
         self.ids: Final = MessageIds()

@@ -358,7 +358,7 @@ class Router(PeerEvents):
 
     def receive_greeting(self, session: Session, record: bytes) -> None:
         """Receive a control record that may be a greeting."""
-        if not self.greetings.receive(session.node, record):
+        if not self.greetings.receive(session, record):
             return
         joined = not session.is_greeted
         self.peers.greeted(session)

@@ -37,7 +37,6 @@ class RouterWorker(Worker):
         """Add the rule."""
         self.router = Router(self, *self._given)
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
-        self.every(_GREET_AGAIN, self.router.greetings.tell)
 
     def on_stop(self) -> None:
         """Remove the rule, and end the links to other nodes."""
@@ -48,7 +47,3 @@ class RouterWorker(Worker):
         """Receive a frame of another node."""
         self.router.peers.receive(message)
         return None
-
-
-_GREET_AGAIN: Final = 600.0
-"""Time between two greetings of a node, in seconds."""

@@ -119,10 +119,12 @@ from ._events import (
 from ._freshness import MAX_SKEW, MAX_TTL, FreshnessRefusal, PeerShares, expiry_refusal
 from ._greeting import (
     MAX_GREETED,
+    TOLD_APART,
     Greeting,
     first_id_time,
     parse_greeting,
     serialize_greeting,
+    told_time,
 )
 from ._handles import (
     MAX_EXPECTED,
@@ -293,8 +295,9 @@ from ._relay_load import RateLimiter, RelayHoldings, RelayLoadLimits
 from ._relay_policy import RelayPolicy, RelayStatus
 from ._replay import (
     MAX_FLOOR_AHEAD,
-    MAX_REPLAY_PAIRS,
-    MAX_REPLAY_PAIRS_OF_PEER,
+    MAX_REPLAY_WINDOWS,
+    MAX_REPLAY_WINDOWS_OF_PAIR,
+    MAX_REPLAY_WINDOWS_OF_PEER,
     REPLAY_WINDOW,
     ReplayWindows,
 )
@@ -480,8 +483,9 @@ __all__ = [
     "MAX_PASSPHRASE",
     "MAX_PROTOCOL_NAME",
     "MAX_RECORD",
-    "MAX_REPLAY_PAIRS",
-    "MAX_REPLAY_PAIRS_OF_PEER",
+    "MAX_REPLAY_WINDOWS",
+    "MAX_REPLAY_WINDOWS_OF_PAIR",
+    "MAX_REPLAY_WINDOWS_OF_PEER",
     "MAX_RESERVATION",
     "MAX_RESERVATION_BYTES",
     "MAX_RESERVATION_DURATION",
@@ -517,6 +521,7 @@ __all__ = [
     "SESSION_SIZE",
     "SIGNATURE_SIZE",
     "SIGNED_OVERHEAD",
+    "TOLD_APART",
     "TRUST_BANNED",
     "TRUST_DEFAULT",
     "TRUST_OWN",
@@ -850,6 +855,7 @@ __all__ = [
     "signer_of",
     "stream_xor",
     "target_text",
+    "told_time",
     "transcript",
     "transport_items",
     "unlock_key",

@@ -3,18 +3,29 @@
 Theory of operation
 ===================
 
-Each pair of source and destination has a window: the highest id, which of the 1,024 ids up to it
-were received, and the latest expiry of these. An id below the window is refused.
+Each counter of ids that a sender has begun has a window: the highest id, which of the 1,024 ids up
+to it were received, and the latest expiry of these. An id below the window is refused. A counter is
+known by its source, its destination, and the time that its ids have, so one that was begun after
+another is not below the window of that, whichever has the later time. A counter of more than 2^20
+ids goes on with the next time, and so with the next window: about this carry, ids may come out of
+order as elsewhere. Two counters of a pair with the same time would share a window, and the messages
+of one would be refused as those of the other; `first_id_time` says why there are none.
 
-A window may be forgotten when all that it has seen is expired. It is also *let go* when there are
-too many: then the floor rises to its latest expiry. A pair without a window accepts nothing that
-expires at or before the floor, and neither does the window that it gets later. So a message of a
-window that is gone is never accepted again. To forget an expired window raises the floor as well,
-which refuses nothing unless the clock is set back.
+A pair of source and destination has a few windows at a time. For a further one, the one with the
+earliest time of ids goes, and the pair accepts ids of that time or before by windows alone that it
+still has. This is not done by an expiry, as one sender could so choose what is accepted of others.
+
+The windows of a pair may be forgotten when all that it has seen is expired. They are also *let go*
+when there are too many: then the floor rises to the latest expiry of the pair. What has no window
+is accepted only if it expires after the floor, and so is what comes later for a window that is
+opened then. So a message of a window that is gone is never accepted again. To forget expired
+windows raises the floor as well, which refuses nothing unless the clock is set back.
 
 A peer that sends with ever new keys could have all windows let go, and raise the floor above what
-others send. So each peer has a share, beyond which its new pairs are refused, and a window is let
-go only if it expires soon: beyond that new pairs are refused until one does.
+others send. So each peer has a share of the windows, beyond which its new pairs are refused, and a
+pair is let go only if it expires soon: beyond that new pairs are refused until one does. With ever
+new times of ids it gets no more: each window counts, and a pair that has one gets a further one
+beyond a limit only in the place of its own.
 
 A node that is started knows none of the ids from before. All that was accepted then expires by
 `MAX_TTL + MAX_SKEW` after the start, and has an id that was begun by `MAX_SKEW` after it, since no
@@ -33,33 +44,37 @@ from ._number_window import NumberWindow
 
 __all__ = [
     "MAX_FLOOR_AHEAD",
-    "MAX_REPLAY_PAIRS",
-    "MAX_REPLAY_PAIRS_OF_PEER",
+    "MAX_REPLAY_WINDOWS",
+    "MAX_REPLAY_WINDOWS_OF_PAIR",
+    "MAX_REPLAY_WINDOWS_OF_PEER",
     "REPLAY_WINDOW",
     "ReplayWindows",
 ]
 
 REPLAY_WINDOW: Final = 1024
-"""Ids of a pair of source and destination, up to the highest, that may come out of order. Beyond:
-a message is refused as too old."""
-MAX_REPLAY_PAIRS: Final = 65_536
-"""Most pairs of source and destination that have a window. Beyond: the window that expires first is
-let go if it does within `MAX_FLOOR_AHEAD`, and else the message of a new pair is refused."""
-MAX_REPLAY_PAIRS_OF_PEER: Final = 16_384
-"""Most of these pairs of which one peer has sent the first message. Beyond: a message of a new pair
-by this peer is refused."""
+"""Ids of a counter, up to the highest, that may come out of order. Beyond: a message is refused as
+too old."""
+MAX_REPLAY_WINDOWS: Final = 65_536
+"""Most windows. Beyond: the pair of source and destination that expires first is let go if it does
+within `MAX_FLOOR_AHEAD`, and else the message of a new pair is refused."""
+MAX_REPLAY_WINDOWS_OF_PEER: Final = 16_384
+"""Most of these windows of which one peer has sent the first message. Beyond: a message of a new
+pair by this peer is refused."""
+MAX_REPLAY_WINDOWS_OF_PAIR: Final = 4
+"""Most of these windows of one pair of source and destination. Beyond: the one with the earliest
+time of ids is let go, and a message with an id that is earlier than all is refused as too old."""
 MAX_FLOOR_AHEAD: Final = 60_000
-"""Most time until the expiry of a window that is let go, in milliseconds. New pairs accept no
-message that expires before."""
+"""Most time until the expiry of a pair that is let go, in milliseconds. What has no window is not
+accepted if it expires before."""
 
 _AT_ONCE: Final = 256
-"""Most entries that are looked at for one message of a new pair."""
+"""Most entries that are looked at for one message without a window."""
 
 _Pair = tuple[Identity, Destination]
 
 
 class _Window(NumberWindow):
-    """The ids of one pair."""
+    """The ids of one counter."""
 
     __slots__ = ("floor", "peer", "until")
 
@@ -76,13 +91,51 @@ class _Window(NumberWindow):
             return FreshnessRefusal.TOO_OLD
         return FreshnessRefusal.REPEATED if self.has_seen(number) else None
 
+
+class _Windows:
+    """The windows of one pair, by the time of their ids; at least one.
+
+    Attributes:
+        until: The latest expiry, also of windows that were let go.
+        below: The latest time of ids of a window that was let go.
+    """
+
+    __slots__ = ("below", "of_time", "until")
+
+    def __init__(self) -> None:
+        self.of_time: dict[int, _Window] = {}
+        self.until = 0
+        self.below = -1
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.of_time) >= MAX_REPLAY_WINDOWS_OF_PAIR
+
+    def refusal(self, time: int) -> FreshnessRefusal | None:
+        """Return why a window of a time is not opened; `None` if it may be."""
+        old = time <= self.below or (self.is_full and time < min(self.of_time))
+        return FreshnessRefusal.TOO_OLD if old else None
+
     def record(self, number: int, expiry: int) -> None:
-        self.add(number)
+        window = self.of_time[id_time(number)]
+        window.add(number)
+        window.until = max(window.until, expiry)
         self.until = max(self.until, expiry)
+
+    def let_go_earliest(self) -> Identity:
+        """Remove the window with the earliest time of ids, and return the peer that has it."""
+        self.below = min(self.of_time)
+        return self.of_time.pop(self.below).peer
+
+    def expired(self, time: int) -> list[int]:
+        """Return the times of windows that have seen nothing that expires later; never of all."""
+        return [each for each, window in self.of_time.items() if window.until < time][
+            : len(self.of_time) - 1
+        ]
 
 
 class ReplayWindows:
-    """The windows of all pairs of source and destination.
+    """The windows of all counters.
 
     `check` is a question, for before a signature is verified; `record` comes once all else is, so
     a forged message uses up no id. What either refuses is counted.
@@ -94,7 +147,8 @@ class ReplayWindows:
         share: Most windows of one peer.
 
     Attributes:
-        floor: The expiry at or before which new pairs accept nothing, in Unix milliseconds.
+        floor: The expiry at or before which nothing without a window is accepted, in Unix
+            milliseconds.
         until: The latest expiry that was recorded, to be kept for the next start.
         let_go: The windows that were let go before they expired.
         refused: The messages that were refused, by their reasons.
@@ -102,10 +156,10 @@ class ReplayWindows:
 
     __slots__ = (
         "_by_expiry",
+        "_pairs",
         "_shares",
         "_start_floor",
         "_started",
-        "_windows",
         "floor",
         "let_go",
         "refused",
@@ -116,13 +170,13 @@ class ReplayWindows:
         self,
         started: int,
         floor: int | None = None,
-        limit: int = MAX_REPLAY_PAIRS,
-        share: int = MAX_REPLAY_PAIRS_OF_PEER,
+        limit: int = MAX_REPLAY_WINDOWS,
+        share: int = MAX_REPLAY_WINDOWS_OF_PEER,
     ) -> None:
         self._started = started
         self._start_floor = started + MAX_TTL + MAX_SKEW if floor is None else floor
-        self._windows: dict[_Pair, _Window] = {}
-        # One entry for each window, with an expiry that it had; `_forget` puts it right.
+        self._pairs: dict[_Pair, _Windows] = {}
+        # One entry for each pair, with an expiry that it had; `_forget_first` puts it right.
         self._by_expiry: list[tuple[int, _Pair]] = []
         self._shares = PeerShares(limit, share)
         self.floor = 0
@@ -131,7 +185,12 @@ class ReplayWindows:
         self.refused = dict.fromkeys(FreshnessRefusal, 0)
 
     def __len__(self) -> int:
-        return len(self._windows)
+        return self._shares.used
+
+    def of_pair(self, source: Identity, destination: Destination) -> int:
+        """Return the number of windows of a pair."""
+        windows = self._pairs.get((source, destination))
+        return 0 if windows is None else len(windows.of_time)
 
     def check(
         self, source: Identity, destination: Destination, number: int, expiry: int | None, now: int
@@ -169,27 +228,33 @@ class ReplayWindows:
         pair = (source, destination)
         refusal = self._refusal(pair, number, expiry, now)
         if refusal is None:
-            window = self._windows.get(pair)
-            if window is not None:
-                window.record(number, expiry)
-            else:
-                refusal = self._open(pair, number, expiry, peer, now)
-        if refusal is None:
-            self.until = max(self.until, expiry)
+            if self._window(pair, id_time(number)) is None:
+                refusal = self._open(pair, id_time(number), expiry, peer, now)
+            if refusal is None:
+                self._pairs[pair].record(number, expiry)
+                self.until = max(self.until, expiry)
         return self._counted(refusal)
 
     def forget_expired(self, now: int) -> None:
         """Forget windows of which all that they have seen is expired, some in each call.
 
-        A message of a new pair does so as well.
+        A message without a window does so as well.
 
         Args:
             now: The time, in Unix milliseconds.
         """
+        before = now - MAX_SKEW
         for _ in range(_AT_ONCE):
-            if not self._by_expiry or self._by_expiry[0][0] >= now - MAX_SKEW:
+            if not self._by_expiry or self._by_expiry[0][0] >= before:
                 return
-            self._forget_first()
+            windows = self._pairs[self._by_expiry[0][1]]
+            if not self._forget_first():
+                for time in windows.expired(before):
+                    self._forget(windows.of_time.pop(time))
+
+    def _window(self, pair: _Pair, time: int) -> _Window | None:
+        windows = self._pairs.get(pair)
+        return None if windows is None else windows.of_time.get(time)
 
     def _refusal(
         self, pair: _Pair, number: int, expiry: int | None, now: int
@@ -198,58 +263,77 @@ class ReplayWindows:
             return FreshnessRefusal.NO_EXPIRY
         if (refusal := expiry_refusal(expiry, now)) is not None:
             return refusal
-        if id_time(number) > now + MAX_SKEW:
+        time = id_time(number)
+        if time > now + MAX_SKEW:
             return FreshnessRefusal.AHEAD
-        if expiry <= self._start_floor and id_time(number) <= self._started + MAX_SKEW:
+        if expiry <= self._start_floor and time <= self._started + MAX_SKEW:
             return FreshnessRefusal.BEFORE_START
-        window = self._windows.get(pair)
+        window = self._window(pair, time)
         if window is not None:
             return window.refusal(number, expiry)
-        return FreshnessRefusal.FORGOTTEN if expiry <= self.floor else None
+        if expiry <= self.floor:
+            return FreshnessRefusal.FORGOTTEN
+        windows = self._pairs.get(pair)
+        return None if windows is None else windows.refusal(time)
 
     def _open(
-        self, pair: _Pair, number: int, expiry: int, peer: Identity, now: int
+        self, pair: _Pair, time: int, expiry: int, peer: Identity, now: int
     ) -> FreshnessRefusal | None:
-        """Open the window of a new pair, or return why there is no room for it."""
+        """Open the window of a counter, or return why there is no room for it."""
         self.forget_expired(now)
+        windows = self._pairs.get(pair)
         refusal = self._shares.refusal(peer)
+        if windows is not None and (windows.is_full or refusal is not None):
+            # In the place of its earliest one, for the peer that this was counted for.
+            if time < min(windows.of_time):
+                return refusal
+            self.let_go += 1
+            windows.of_time[time] = _Window(self.floor, windows.let_go_earliest())
+            return None
         # One that expires after this message is not let go: the floor would be above the message.
         if refusal is FreshnessRefusal.FULL and self._let_go(
             min(now + MAX_FLOOR_AHEAD, expiry - 1)
         ):
             refusal = None
         if refusal is None:
-            window = self._windows[pair] = _Window(self.floor, peer)
-            window.record(number, expiry)
+            if windows is None:
+                windows = self._pairs[pair] = _Windows()
+                heappush(self._by_expiry, (expiry, pair))
+            windows.of_time[time] = _Window(self.floor, peer)
             self._shares.add(peer)
-            heappush(self._by_expiry, (expiry, pair))
         return refusal
 
     def _let_go(self, latest: int) -> bool:
-        """Remove the window that expires first, and return whether one does by `latest`."""
+        """Remove the pair that expires first, and return whether one does by `latest`."""
         for _ in range(_AT_ONCE):
             if not self._by_expiry or self._by_expiry[0][0] > latest:
                 break
+            before = len(self)
             if self._forget_first():
-                self.let_go += 1
+                self.let_go += before - len(self)
                 return True
         return False
 
     def _forget_first(self) -> bool:
-        """Forget the window that expires first, and return whether it was.
+        """Forget the pair that expires first, and return whether it was.
 
         Else it has seen a later expiry, and its entry is put right.
         """
         expiry, pair = self._by_expiry[0]
-        window = self._windows[pair]
-        if window.until > expiry:
-            heapreplace(self._by_expiry, (window.until, pair))
+        windows = self._pairs[pair]
+        if windows.until > expiry:
+            heapreplace(self._by_expiry, (windows.until, pair))
             return False
         heappop(self._by_expiry)
-        del self._windows[pair]
-        self._shares.remove(window.peer)
+        del self._pairs[pair]
+        for each in windows.of_time.values():
+            self._forget(each)
         self.floor = max(self.floor, expiry)
         return True
+
+    def _forget(self, window: _Window) -> None:
+        self._shares.remove(window.peer)
+        self.floor = max(self.floor, window.until)
 
     def _counted(self, refusal: FreshnessRefusal | None) -> FreshnessRefusal | None:
         if refusal is not None:

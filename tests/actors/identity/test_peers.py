@@ -179,6 +179,38 @@ async def test_a_node_that_is_restarted_takes_messages_at_once_and_old_ones_neve
     assert theirs.refused() == {}
 
 
+async def test_a_sender_that_is_restarted_in_no_time_is_not_taken_for_the_one_before(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    await asyncio.sleep(5)  # of the virtual clock: the node has run for a while
+    for number in range(6):
+        link = await joined((a, ours), c)
+        # No time passes on the clock, and the one before has sent more.
+        for text in [b"hi"] * (6 - number):
+            assert (await a.request(far, text)).payload == text
+        await a.stop_worker(ROUTER)
+        link.cut()
+        ours = await attached(a)
+    assert theirs.refused() == {}
+
+
+async def test_a_greeting_of_the_same_session_does_not_change_where_ids_begin(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    await joined((a, ours), c)
+    begins = ours._router.greetings._clocks[theirs.own].begins
+    await asyncio.sleep(5)  # of the virtual clock
+    engine = theirs.engine("recorder")
+    a.send(engine_text(engine), b"hi")
+    await recorder.next()
+    assert ours._router.greetings._clocks[theirs.own].begins == begins
+
+
 async def test_so_many_nodes_are_linked(a: Node, b: Node, c: Node) -> None:
     ours = await attached(c, max_peers=1)
     await StrangeNode.on(a, c, key_of("first"))

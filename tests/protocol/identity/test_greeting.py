@@ -9,6 +9,7 @@ from onward.protocol.identity import (
     MAX_GREETED,
     MAX_SKEW,
     MAX_START,
+    TOLD_APART,
     AdvertEnvelope,
     AdvertKind,
     BadRecord,
@@ -20,6 +21,7 @@ from onward.protocol.identity import (
     first_id_time,
     parse_greeting,
     serialize_greeting,
+    told_time,
 )
 
 NODE = SigningKey(bytes(range(32))).identity
@@ -88,3 +90,53 @@ def test_ids_begin_a_second_before_the_latest_that_is_accepted() -> None:
     assert first_id_time(0, 1000) == MAX_SKEW + 500
     assert first_id_time(0, 2000) == MAX_SKEW + 1000
     assert first_id_time(0, 50_000) == MAX_SKEW + 49_000
+
+
+def test_no_two_sessions_are_told_the_same_time() -> None:
+    assert told_time(0, 100, 0) == 100
+    assert told_time(0, 100, 100) == 102
+    assert told_time(0, 103, 102) == 104
+    assert told_time(0, 200, 104) == 200
+    # But for a node that has been started in this very moment.
+    assert told_time(99, 100, 100) == 100
+
+
+@given(
+    started=st.integers(1, 2**40),
+    # Also set back, by less in all than the second that is left.
+    passed=st.lists(st.sampled_from([0, 0, 1, 1, 2, 3, 500, 5000, -15]), max_size=60),
+)
+def test_no_two_sessions_have_ids_of_the_same_time_and_all_are_accepted(
+    started: int, passed: list[int]
+) -> None:
+    now, told, before = started + 5000, 0, 0
+    destination, windows = Destination(DestinationKind.NODE, NODE), ReplayWindows(started)
+    for each in passed:
+        now += each
+        told = told_time(started, now, told)
+        begins = first_id_time(started, told)
+        assert begins > before
+        before = begins
+        assert windows.record(NODE, destination, begins << 20, now + 1000, NODE, now) is None
+
+
+def test_hundreds_of_sessions_can_begin_in_one_moment() -> None:
+    started, told = 1000, 0
+    now = started + 60_000
+    times = set[int]()
+    for _ in range(500):
+        told = told_time(started, now, told)
+        times.add(first_id_time(started, told))
+    assert len(times) == 500
+    assert max(times) <= now + MAX_SKEW
+    # Then it is told the time that it is: later sessions have the times of some before.
+    while told > now:
+        told = told_time(started, now, told)
+        times.add(first_id_time(started, told))
+    assert max(times) <= now + MAX_SKEW
+
+
+def test_a_clock_that_is_set_back_is_followed() -> None:
+    started, now = 0, 10_000_000
+    assert told_time(started, now - 3000, now) == now - 3000
+    assert told_time(started, now - 500, now) == now + TOLD_APART

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from hypothesis import given, strategies as st
 
 from onward.protocol.identity import (
     COUNT_BITS,
     MAX_FLOOR_AHEAD,
+    MAX_REPLAY_WINDOWS_OF_PAIR,
     MAX_SKEW,
     MAX_TTL,
     REPLAY_WINDOW,
@@ -89,6 +88,133 @@ def test_a_repetition_is_refused_after_the_window_has_moved_past() -> None:
         assert record(windows, FIRST + ahead) is Refusal.TOO_OLD
     assert record(windows, FIRST + 10**6) is Refusal.REPEATED
     assert record(windows, FIRST + 10**6 - 1) is None
+
+
+def counter(begun: int, count: int = 0) -> int:
+    """Return an id of a counter that was begun so many milliseconds after `NOW`."""
+    return (NOW + begun << COUNT_BITS) + count
+
+
+def test_a_counter_that_begins_below_another_is_of_new_messages() -> None:
+    # As of a sender that is started again, if its clock is behind what it was before.
+    windows = ReplayWindows(LONG_AGO)
+    for count in range(3):
+        assert record(windows, counter(700, count)) is None
+    for count in range(3):
+        assert record(windows, counter(699, count)) is None
+        assert record(windows, counter(699, count)) is Refusal.REPEATED
+        assert record(windows, counter(700, count)) is Refusal.REPEATED
+    # Messages of both may come one after the other: each window moves by itself.
+    assert record(windows, counter(700, 5 * REPLAY_WINDOW)) is None
+    assert record(windows, counter(699, 3)) is None
+    assert record(windows, counter(700, 3)) is Refusal.TOO_OLD
+    assert len(windows) == 2
+
+
+def test_a_pair_of_two_counters_with_the_same_time_has_one_window() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    assert [record(windows, counter(0, count)) for count in (0, 1)] == [None] * 2
+    assert [record(windows, counter(0, count)) for count in (0, 1, 2)] == [
+        Refusal.REPEATED,
+        Refusal.REPEATED,
+        None,
+    ]
+
+
+def test_ids_may_come_out_of_order_where_a_counter_moves_the_time_on() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    carry = 1 << COUNT_BITS
+    numbers = [counter(0, carry + each) for each in (-2, 1, -1, 0, 700, -700, 699, -REPLAY_WINDOW)]
+    assert [record(windows, each) for each in numbers] == [None] * 8
+    assert [record(windows, each) for each in numbers] == [Refusal.REPEATED] * 8
+    assert record(windows, counter(0, carry - 2 - REPLAY_WINDOW)) is Refusal.TOO_OLD
+    # It goes on over as many times as it likes, and none that it has left comes again.
+    for time in range(1, 10):
+        assert record(windows, counter(0, (time + 1) * carry)) is None
+    assert len(windows) == MAX_REPLAY_WINDOWS_OF_PAIR
+    assert [record(windows, each) for each in numbers] == [Refusal.TOO_OLD] * 8
+
+
+def test_a_pair_lets_the_counter_with_the_earliest_time_go() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for begun in (5, 3, 7, 9):
+        assert record(windows, counter(begun), NOW + 9000) is None
+    assert windows.check(SOURCE, TO, counter(2), NOW + 9000, NOW) is Refusal.TOO_OLD
+    assert record(windows, counter(2), NOW + 9000) is Refusal.TOO_OLD
+    assert record(windows, counter(6), NOW + 1000) is None
+    assert (len(windows), windows.let_go, windows.floor) == (4, 1, 0)
+    for begun in (1, 2, 3):
+        for count in (0, 1):
+            assert record(windows, counter(begun, count), NOW + 9000) is Refusal.TOO_OLD
+    # The earliest has to go for each that is later.
+    assert record(windows, counter(4), NOW + 9000) is Refusal.TOO_OLD
+    assert record(windows, counter(8), NOW + 9000) is None
+    # What was let go is remembered as long as it could come again.
+    windows.forget_expired(NOW + 9000 + MAX_SKEW)
+    assert record(windows, counter(3), NOW + 9000, NOW + 9000 + MAX_SKEW) is Refusal.TOO_OLD
+    windows.forget_expired(NOW + 9001 + MAX_SKEW)
+    assert len(windows) == 0
+    assert record(windows, counter(3), NOW + 9000) is Refusal.FORGOTTEN
+
+
+def test_counters_that_have_expired_leave_room_for_others() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for begun in range(3):
+        record(windows, counter(begun), NOW + 1000)
+    record(windows, counter(1, 1), NOW + 5000)
+    record(windows, counter(2, 1), NOW + 90_000)
+    windows.forget_expired(NOW + 1001 + MAX_SKEW)
+    assert (len(windows), windows.let_go, windows.floor) == (2, 0, NOW + 1000)
+    # The clock is set back: what has gone stays so, and what is new by its expiry is taken.
+    assert record(windows, counter(0), NOW + 1000) is Refusal.FORGOTTEN
+    assert record(windows, counter(0, 1), NOW + 1001) is None
+    assert record(windows, counter(0), NOW + 1000) is Refusal.FORGOTTEN
+    # One stays as long as the pair is remembered.
+    record(windows, counter(0, 2), NOW + 95_000)
+    windows.forget_expired(NOW + 90_001 + MAX_SKEW)
+    assert len(windows) == 1
+    assert record(windows, counter(0, 2), NOW + 95_000) is Refusal.REPEATED
+    windows.forget_expired(NOW + 95_001 + MAX_SKEW)
+    assert len(windows) == 0
+
+
+def test_a_peer_gets_no_more_windows_by_ever_new_times_of_ids() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=10, share=6)
+    for begun in range(50):
+        for which in range(3):
+            assert record(windows, counter(begun), NOW + 9000, destination=to(which)) is None
+    assert len(windows) == 6
+    assert record(windows, counter(0), NOW + 9000, destination=to(3)) is Refusal.SHARE_FULL
+    assert record(windows, counter(0), NOW + 9000, destination=to(3), peer=OTHER) is None
+    # A pair beyond the share gets a further window in the place of its own, if it is later.
+    full = ReplayWindows(LONG_AGO, limit=10, share=1)
+    assert record(full, counter(5)) is None
+    assert record(full, counter(4)) is Refusal.SHARE_FULL
+    assert record(full, counter(6)) is None
+    assert record(full, counter(5, 1)) is Refusal.TOO_OLD
+    assert len(full) == 1
+
+
+def test_a_window_in_the_place_of_another_is_counted_for_the_same_peer() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=4, share=2)
+    record(windows, counter(0), peer=PEER)
+    record(windows, counter(0), destination=to(1), peer=OTHER)
+    record(windows, counter(0), destination=to(2), peer=OTHER)
+    # The source is at the other peer now, which has used its share.
+    assert record(windows, counter(1), NOW + 2000, peer=OTHER) is None
+    assert record(windows, counter(0), destination=to(3), peer=PEER) is None
+    assert record(windows, counter(0), destination=to(4), peer=PEER) is Refusal.SHARE_FULL
+    assert len(windows) == 4
+
+
+def test_a_pair_that_expires_is_let_go_with_all_its_windows() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=3)
+    for begun in range(3):
+        record(windows, counter(begun), NOW + 1000 + begun)
+    assert record(windows, counter(0), NOW + 2000, destination=to(1)) is None
+    assert (len(windows), windows.let_go, windows.floor) == (1, 3, NOW + 1002)
+    for begun in range(3):
+        assert record(windows, counter(begun), NOW + 1000 + begun) is Refusal.FORGOTTEN
 
 
 def test_expiries_are_accepted_up_to_both_edges() -> None:
@@ -231,76 +357,78 @@ def test_a_floor_that_was_kept_stands_for_the_time_of_the_start() -> None:
     assert record(after, FIRST + 1, NOW + 2001, NOW + 1) is None
 
 
-@dataclass
-class Naive:
-    """The same by the expiries of all that was accepted, without limits."""
-
-    accepted: dict[tuple[Destination, int], int] = field(
-        default_factory=dict[tuple[Destination, int], int]
-    )
-
-    def forget_expired(self, now: int) -> None:
-        fresh = {pair for (pair, _), until in self.accepted.items() if until >= now - MAX_SKEW}
-        self.accepted = {each: self.accepted[each] for each in self.accepted if each[0] in fresh}
-
-    def refusal(self, destination: Destination, number: int, expiry: int, now: int) -> bool:
-        ids = [each for pair, each in self.accepted if pair == destination]
-        return (
-            not now - MAX_SKEW <= expiry <= now + MAX_TTL + MAX_SKEW
-            or number in ids
-            or bool(ids and number <= max(ids) - REPLAY_WINDOW)
-        )
-
-
 MESSAGES = st.lists(
     st.tuples(
         st.integers(0, 4),  # destination
-        st.one_of(st.integers(0, 6), st.integers(0, 3 * REPLAY_WINDOW)),  # id
+        st.integers(0, 5),  # which counter
+        st.one_of(  # count
+            st.integers(0, 6),
+            st.integers(0, 3 * REPLAY_WINDOW),
+            st.integers((1 << COUNT_BITS) - 3, (1 << COUNT_BITS) + 3),
+        ),
         st.sampled_from([1, 1000, 30_000, 90_000, MAX_TTL]),  # time to live
         st.sampled_from([0, 0, 1, 500, 40_000]),  # time that passes
         st.integers(0, 1),  # peer
     ),
     max_size=80,
 )
-Message = tuple[int, int, int, int, int]
+Message = tuple[int, int, int, int, int, int]
 
 
 @given(MESSAGES)
 def test_without_a_limit_that_is_met_a_window_is_a_set(messages: list[Message]) -> None:
-    windows, naive, now = ReplayWindows(LONG_AGO), Naive(), NOW
+    windows, now = ReplayWindows(LONG_AGO), NOW
     expiries: dict[tuple[Destination, int], int] = {}
-    for which, ahead, ttl, passed, _ in messages:
+    accepted: dict[tuple[Destination, int], int] = {}
+    for which, begun, count, ttl, passed, _ in messages:
         now += passed
         windows.forget_expired(now)
-        naive.forget_expired(now)
-        destination, number = to(which), FIRST + ahead
+        # Counters that are not next to each other, so that with the carry there are at most four.
+        destination, number = to(which), counter(begun % 2 * 10, count)
         # A message has one expiry: an id that comes again has that of the first time.
         expiry = expiries.setdefault((destination, number), now + ttl)
-        refused = naive.refusal(destination, number, expiry, now)
-        assert (windows.check(SOURCE, destination, number, expiry, now) is not None) is refused
-        assert (record(windows, number, expiry, now, destination) is not None) is refused
-        if not refused:
-            naive.accepted[destination, number] = expiry
+        ids = [
+            each
+            for pair, each in accepted
+            if pair == destination and each >> COUNT_BITS == number >> COUNT_BITS
+        ]
+        expired = expiry < now - MAX_SKEW
+        below = bool(ids) and number <= max(ids) - REPLAY_WINDOW
+        refusal = windows.check(SOURCE, destination, number, expiry, now)
+        assert record(windows, number, expiry, now, destination) is refusal
+        if expired or number in ids:
+            assert refusal is not None
+        elif below:
+            # What has expired is forgotten, and then the window begins anew.
+            assert refusal in {None, Refusal.TOO_OLD}
+        else:
+            assert refusal is None
+        if refusal is None:
+            accepted[destination, number] = expiry
 
 
 @given(MESSAGES, st.lists(st.integers(0, 79), max_size=3))
 def test_no_message_is_accepted_twice_whatever_is_let_go(
     messages: list[Message], restarts: list[int]
 ) -> None:
-    windows, now = ReplayWindows(LONG_AGO, limit=3, share=2), NOW
+    limit, share = 5, 3
+    windows, now = ReplayWindows(LONG_AGO, limit=limit, share=share), NOW
     sent: dict[tuple[Destination, int], int] = {}
     accepted: set[tuple[Destination, int]] = set()
-    for turn, (which, ahead, ttl, passed, peer) in enumerate(messages):
+    for turn, (which, begun, count, ttl, passed, peer) in enumerate(messages):
         now += passed
         if turn in restarts:
             now += 1
-            windows = ReplayWindows(now, limit=3, share=2)
+            windows = ReplayWindows(now, limit=limit, share=share)
         # A message has one expiry: an id that comes again has that of the first time.
-        sent.setdefault((to(which), FIRST + ahead), now + ttl)
+        sent.setdefault((to(which % 3), counter(begun, count)), now + ttl)
         # The message, and a repetition of each one before, by either peer.
         for again in (PEER, OTHER) if peer else (OTHER, PEER):
             for (destination, number), expiry in reversed(sent.items()):
                 if record(windows, number, expiry, now, destination, again) is None:
                     assert (destination, number) not in accepted
                     accepted.add((destination, number))
-        assert len(windows) <= 3
+        assert len(windows) <= limit
+        held = [windows.of_pair(SOURCE, to(each)) for each in range(3)]
+        assert max(held) <= MAX_REPLAY_WINDOWS_OF_PAIR
+        assert sum(held) == len(windows)
