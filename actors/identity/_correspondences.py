@@ -1,4 +1,9 @@
-"""The links between identities of a node and identities elsewhere, and what is resolved to them."""
+"""The links between identities of a node and identities elsewhere, and what is resolved to them.
+
+A link is made for what is sent here, or for what has come from another node. That node could make
+idle links of others end, by messages of ever new engines; so it has a share of them, and beyond it
+its own link that was used longest ago makes room.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +43,38 @@ class Correspondences:
     Args:
         node: The node.
         limit: Most links. Beyond: the one that was used longest ago ends, and is counted.
+        share: Most links for what one node has sent. Beyond: the one of these that was used longest
+            ago ends, and is counted.
         counts: The counts of the router.
 
     Attributes:
         open: Starts the link of a pair, and returns it and its address.
     """
 
-    __slots__ = ("_counts", "_limit", "_links", "_node", "_routes", "_routes_of", "_values", "open")
+    __slots__ = (
+        "_counts",
+        "_limit",
+        "_links",
+        "_links_of",
+        "_node",
+        "_routes",
+        "_routes_of",
+        "_share",
+        "_sources",
+        "_values",
+        "open",
+    )
 
-    def __init__(self, node: Node, limit: int, counts: Counter[str]) -> None:
+    def __init__(self, node: Node, limit: int, share: int, counts: Counter[str]) -> None:
         self.open: Callable[[Identity, Identity], tuple[Correspondence, Address]]
         self._node: Final = node
         self._limit: Final = limit
+        self._share: Final = share
         self._counts: Final = counts
         self._links: Final[OrderedDict[Pair, tuple[Correspondence, Address]]] = OrderedDict()
+        # The links for what a node has sent, the one used longest ago first, and that node.
+        self._links_of: Final[dict[Identity, OrderedDict[Pair, None]]] = {}
+        self._sources: Final[dict[Pair, Identity]] = {}
         # What an address is replaced by, for what the node sends and for each engine, and the
         # addresses of each identity.
         self._routes: Final[dict[bytes, Route]] = {}
@@ -98,19 +121,37 @@ class Correspondences:
         """Return the identities elsewhere that there are links to."""
         return {identity for _, identity in self._links}
 
-    def get(self, pair: Pair) -> tuple[Correspondence, Address]:
-        """Return the link of a pair, and its address; start it if there is none."""
+    def get(self, pair: Pair, source: Identity | None = None) -> tuple[Correspondence, Address]:
+        """Return the link of a pair, and its address; start it if there is none.
+
+        Args:
+            pair: The two identities.
+            source: The node that has sent what it is for; `None` for what is sent from here.
+        """
         found = self._links.get(pair)
         if found is not None and self._node.has(found[1]):
             self._links.move_to_end(pair)
+            made_for = self._sources.get(pair)
+            if made_for is not None:
+                self._links_of[made_for].move_to_end(pair)
             return found
         if found is not None:
             self._end(pair)  # it has been stopped by its address
+        self._make_room(source)
+        found = self._links[pair] = self.open(*pair)
+        if source is not None:
+            self._sources[pair] = source
+            self._links_of.setdefault(source, OrderedDict())[pair] = None
+        return found
+
+    def _make_room(self, source: Identity | None) -> None:
+        of_source = None if source is None else self._links_of.get(source)
+        if of_source is not None and len(of_source) >= self._share:
+            self._end(next(iter(of_source)))
+            self._counts["links of identities that made room for others of their node"] += 1
         elif len(self._links) >= self._limit:
             self._end(next(iter(self._links)))
             self._counts["links of identities that made room for others"] += 1
-        found = self._links[pair] = self.open(*pair)
-        return found
 
     def end(self, identity: Identity) -> None:
         """End all links of an identity, at either end."""
@@ -120,6 +161,12 @@ class Correspondences:
 
     def _end(self, pair: Pair) -> None:
         _, address = self._links.pop(pair)
+        source = self._sources.pop(pair, None)
+        if source is not None:
+            of_source = self._links_of[source]
+            del of_source[pair]
+            if not of_source:
+                del self._links_of[source]
         self.forget(pair[1])
         cell = self._node.parts.table.cell_at(address)
         if cell is not None:

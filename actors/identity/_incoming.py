@@ -123,9 +123,11 @@ class Incoming:
         if part is not None:
             part.receive_message(message, inner, node)
             return True
-        return self._deliver(message, inner, reply())
+        return self._deliver(message, inner, node, reply())
 
-    def _deliver(self, message: EngineMessage, inner: Message, reply: Address | None) -> bool:
+    def _deliver(
+        self, message: EngineMessage, inner: Message, node: Identity, reply: Address | None
+    ) -> bool:
         engine = self._router.engines.of(message.dst.identity)
         onward, back = inner[0], inner[1]
         if engine is not None and onward[:1] == (ENGINE,):
@@ -135,7 +137,7 @@ class Incoming:
             return False
         if reply is not None:
             back = reply, *back
-        link, _ = self._router.links.get((message.dst.identity, message.src))
+        link, _ = self._router.links.get((message.dst.identity, message.src), node)
         link.receive(inner._replace(onward_route=onward, return_route=back))
         return True
 

@@ -100,16 +100,16 @@ class Router(PeerEvents):
         self.engines: Final = Engines(
             worker.node, self.own, options.max_engines, self._engine_ended
         )
-        self.links: Final = Correspondences(worker.node, options.max_correspondents, self.counts)
+        most = options.max_correspondents
+        # What one node sends can use a part of the links alone.
+        share = max(_LEAST_SHARE, most // 4)
+        self.links: Final = Correspondences(worker.node, most, share, self.counts)
         self._node: Final = worker.node
         self._options: Final = options
         self.milliseconds: Final = milliseconds
         self._thread: Final = threading.get_ident()
         # One less, so that what another node sends at once begins no later than it may.
         self.started: Final = milliseconds() - 1
-        most = options.max_correspondents
-        # What one node sends can use a part of the links alone.
-        share = max(_LEAST_SHARE, most // 4)
         windows = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
         self.verifiers: Final = Verifiers()
         self.directory: Final = DirectoryService(
