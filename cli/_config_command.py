@@ -21,6 +21,7 @@ from ._config_file import ListenerSettings, Setting
 from ._config_options import ConfigOption, OwnSection
 from ._dispatch import Dispatching
 from ._event_log import check_event_log
+from ._node_identity import identity_of
 from ._reach import tls_of
 from ._report_scrub import without_password
 from ._show import printable
@@ -101,6 +102,7 @@ def _check(arguments: argparse.Namespace) -> None:
             if part is not None:
                 faults.made(part.check)
         faults.made(lambda: check_event_log(found))
+        faults.made(lambda: identity_of(found))
         tls = faults.made(lambda: tls_of(found, listens=True))
         if tls is not None:
             faults.made(lambda: server_context(tls))

@@ -23,9 +23,10 @@ from ._show import printable
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
+    from ..actors.identity import IdentityKeys
     from ..protocol.identity import KeyFile
 
-__all__ = ["add_commands"]
+__all__ = ["KeySource", "add_commands"]
 
 _DESCRIPTION: Final = "Make, show and rotate the keys of an identity."
 
@@ -298,8 +299,8 @@ def _time(ms: int) -> str:
 
 
 def _given(arguments: argparse.Namespace) -> str | None:
-    path: Path | None = arguments.passphrase_file
-    return None if path is None else read_secret("--passphrase-file", path)
+    path: str | Path | None = arguments.passphrase_file
+    return None if path is None else read_secret("--passphrase-file", Path(path))
 
 
 def _given_or_asked(path: Path, arguments: argparse.Namespace) -> str | None:
@@ -338,3 +339,27 @@ def _failures(path: Path) -> Generator[None]:
         raise CommandError(printable(f"{path}: {error.strerror}")) from error
     except OnwardError as error:
         raise CommandError(printable(str(error))) from error
+
+
+class KeySource:
+    """A key file that a command sends by.
+
+    Args:
+        path: The file.
+        arguments: The options of the command, with that of the file of a passphrase.
+
+    Raises:
+        CommandError: The file cannot be used.
+        MissingExtra: The extra for identities is not installed.
+
+    Attributes:
+        keys: The keys.
+    """
+
+    def __init__(self, path: str | Path, arguments: argparse.Namespace) -> None:
+        self._path: Final = Path(path)
+        with _failures(self._path):
+            from ..actors.identity import load_key_file
+
+            self._passphrase: Final = _given_or_asked(self._path, arguments)
+            self.keys: IdentityKeys = load_key_file(self._path, self._passphrase)

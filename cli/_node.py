@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, Protocol, TypeAlias
@@ -22,6 +22,7 @@ from ._config import Configure, add_config
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
 from ._listen import listen
 from ._logs import LogWriter, add_server_log, server_log
+from ._node_identity import NodeIdentity, add_identity, identity_of
 from ._reach import add_tls, authentication_for, certificates_for, schemes, tls_of
 from ._reconfigure import Reconfiguration
 from ._run import Interrupted, StopRequest, run
@@ -55,24 +56,20 @@ Run a node with some workers. A worker is NAME=KIND, and KIND is one of
   print    print the payload, and do not reply
 
 Only exposed workers can be reached from outside. Prints `listening URI` once connections are
-accepted, and a line of totals after Ctrl-C or SIGTERM.
+accepted, and a line of totals after Ctrl-C or SIGTERM. With --identity the lines `identity TEXT`
+and, for each engine, `engine TEXT WORKER` come before.
 """
 
 _EPILOG: Final = """\
 example:
   onward node --worker relay=forward --worker echo=echo --expose relay --allow echo
   onward request '1#127.0.0.1:4000 => relay => echo' hello
+  onward node --identity node.key --worker orders=echo --engine orders
 """
 
 
-class NodePart(Protocol):
-    """A part that a node runs beside its workers.
-
-    Attributes:
-        node_name: The name of the node.
-    """
-
-    node_name: str
+class Joining(Protocol):
+    """Part of a node beside its workers, by which it joins other nodes."""
 
     async def start(self, node: Node, service: Service) -> list[Address]:
         """Start it before anything listens; return what is exposed to peers."""
@@ -87,6 +84,16 @@ class NodePart(Protocol):
 
     async def close(self) -> None:
         """End what it still does."""
+
+
+class NodePart(Joining, Protocol):
+    """A part that a node of a command of its own runs beside its workers.
+
+    Attributes:
+        node_name: The name of the node.
+    """
+
+    node_name: str
 
 
 class VerboseEcho(Worker):
@@ -214,6 +221,7 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         "and routes of its workers, and change nothing (default: off)",
     )
     parser.add_argument("--quiet", action="store_true", help="print no totals at the end")
+    add_identity(parser)
     add_admin(parser, broker=False)
     add_event_log(parser, name)
     add_server_log(parser)
@@ -251,12 +259,13 @@ def run_node(
         CommandError: It cannot run with these options.
     """
     check_event_log(arguments)
+    identity = identity_of(arguments)  # before the loop: it may ask for a passphrase
     service, running = Service(), Reconfiguration(arguments, read)
     if arguments.config is not None:
         # The first part: the others read the files that it names.
         service.reloads.add("configuration", running.prepare)
     signals = {**service.signals(), "SIGUSR1": log.reopen}
-    run(lambda stop: serve(stop, arguments, service, running, part), signals)
+    run(lambda stop: serve(stop, arguments, service, running, part, identity), signals)
 
 
 async def serve(
@@ -265,6 +274,7 @@ async def serve(
     service: Service | None = None,
     running: Reconfiguration | None = None,
     part: NodePart | None = None,
+    identity: NodeIdentity | None = None,
 ) -> None:
     """Run a node until it is asked to stop.
 
@@ -274,6 +284,7 @@ async def serve(
         service: Its ties to the system; by default those of the process.
         running: Its configuration, which a reload reads anew; `None` for one that stays.
         part: What the node runs beside its workers.
+        identity: Its identity; `None` for none.
 
     Raises:
         CommandError: It cannot listen, or a worker to expose does not exist.
@@ -288,6 +299,7 @@ async def serve(
         tell(f"dropped ({letter.reason})  {describe_message(letter.message)}")
 
     service = service or Service()
+    parts = [each for each in (part, identity) if each is not None]
     name = node_name(arguments, "node" if part is None else part.node_name)
     newest = None if running is None else running.newest
     diagnostics = DiagnosticsOptions(hold=5.0, block=1.0)
@@ -305,18 +317,20 @@ async def serve(
         node.dead_letters.subscribe(tell_dead)
         try:
             await stop.unless(_start(node, arguments, tell, names=part is not None))
-            more = [] if part is None else await stop.unless(part.start(node, service))
+            more = await stop.unless(_start_parts(node, parts, service))
             async with administered(node, None, admin, service) as started:
-                listeners = await stop.unless(_listen(node, arguments, authentication, more))
-                if part is not None:
-                    listeners += await stop.unless(part.listen(authentication))
+                listeners = await stop.unless(
+                    _listen(node, arguments, authentication, more, names=part is not None)
+                )
+                for each in parts:
+                    listeners += await stop.unless(each.listen(authentication))
                 shared_tls = None if running is None else running.shared_tls
                 for listener in listeners:
                     service.reloads_certificates(listener, shared_tls)
                 started(listeners)
-                if part is not None:
-                    stack.push_async_callback(part.close)
-                    part.join()
+                for each in parts:
+                    stack.push_async_callback(each.close)
+                    each.join()
                 with service.serving("listening"):
                     await stop.wait()
         except Interrupted:
@@ -341,11 +355,20 @@ async def _start(node: Node, arguments: argparse.Namespace, tell: Tell, *, names
         await node.start(ManagementService, address=MANAGEMENT)
 
 
+async def _start_parts(node: Node, parts: Sequence[Joining], service: Service) -> list[Address]:
+    exposed: list[Address] = []
+    for part in parts:
+        exposed += await part.start(node, service)
+    return exposed
+
+
 async def _listen(
     node: Node,
     arguments: argparse.Namespace,
     authentication: Authentication | None,
     more: list[Address],
+    *,
+    names: bool,
 ) -> list[Listener]:
     tls = tls_of(arguments, listens=True)
     options = certificates_for(node, arguments.listen, tls)
@@ -353,7 +376,7 @@ async def _listen(
     management: str | None = arguments.management
     expose = [*arguments.expose, *more, *([MANAGEMENT] if management == "" else [])]
     # With names a client has to know that no consumer took a message.
-    places = {"expose": expose, "allow": arguments.allow, "error_replies": bool(more)}
+    places = {"expose": expose, "allow": arguments.allow, "error_replies": names}
     listeners = [await listen(node, arguments.listen, schemes(), **places, **options)]
     if management:
         secured = management.startswith(("tls:", "wss:"))

@@ -1,0 +1,270 @@
+"""The identity of the node of a command: its key file, its engines, and the nodes that it joins."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..actors import Listener, Node
+from ..actors.security import Authentication
+from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
+from ._arguments import address
+from ._identity import KeySource
+from ._reach import certificates_for, check_place, schemes, tls_of
+from ._service import Service
+from ._status import CommandError, Status
+
+if TYPE_CHECKING:
+    from ..protocol.identity import Identity
+    from ..transports.identity import Identities
+
+__all__ = ["FIRST", "LONGEST", "NodeIdentity", "NodeToJoin", "add_identity", "identity_of"]
+
+FIRST: Final = 0.5
+LONGEST: Final = 30.0
+"""Seconds between two attempts to join a node for the first time: FIRST, then twice as long each
+time, at most LONGEST. A link that is lost later is joined again by the router; one that this node
+has closed is made again after LONGEST."""
+
+_logger: Final = logging.getLogger("onward.cli")
+
+
+def add_identity(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the identity of a node."""
+    group = parser.add_argument_group("identity")
+    group.add_argument(
+        "--identity",
+        metavar="FILE",
+        help="give the node the identity of this key file, which `onward identity new` makes: "
+        "other nodes that reach a listener can then join it, and send to it and to its engines by "
+        "36#node:... and 36#engine:... (default: none)",
+    )
+    group.add_argument(
+        "--passphrase-file",
+        metavar="FILE",
+        help="the passphrase of an encrypted key file; it is asked for by default",
+    )
+    group.add_argument(
+        "--engine",
+        metavar="NAME",
+        type=address,
+        action="append",
+        default=[],
+        help="make a worker an engine, which has an identity of its own, for which the node signs; "
+        "may be repeated",
+    )
+    group.add_argument(
+        "--identity-expose",
+        metavar="NAME",
+        type=address,
+        action="append",
+        default=[],
+        help="let other identities send to a worker by '36#node:... => NAME'; engines need not be "
+        "among them; may be repeated",
+    )
+    group.add_argument(
+        "--join",
+        metavar="URI[=IDENTITY]",
+        action="append",
+        default=[],
+        help="join the node at URI, again and again until it is there; with IDENTITY, no other "
+        "node than the one that proves this key; may be repeated",
+    )
+
+
+class NodeToJoin(NamedTuple):
+    """A node to join.
+
+    Attributes:
+        uri: Where it listens.
+        identity: The identity that it must have; `None`: any.
+    """
+
+    uri: str
+    identity: Identity | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> NodeToJoin:
+        """Return what `URI[=IDENTITY]` says.
+
+        Raises:
+            CommandError: It is neither, or the URI is not that of a node.
+        """
+        from ..protocol.identity import BadIdentity, parse_identity
+
+        uri, mark, written = text.rpartition("=")
+        identity: Identity | None = None
+        try:
+            identity = parse_identity(written) if mark else None
+        except BadIdentity as error:
+            if "?" not in uri:
+                raise CommandError(f"--join {text!r}: {error}", Status.USAGE) from None
+            # A query of a URI has a `=` too.
+        if identity is None:
+            uri = text
+        if not uri.startswith(known := schemes()):
+            raise CommandError(
+                f"--join: {uri!r} does not start with {', '.join(known)}", Status.USAGE
+            )
+        check_place(uri)
+        return cls(uri, identity)
+
+
+def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
+    """Return the identity of the node of a command; `None` if none is given.
+
+    Raises:
+        CommandError: An option needs `--identity`, or is wrong; or the key file cannot be used.
+        MissingExtra: The extra for identities is not installed.
+    """
+    if arguments.identity is not None:
+        return NodeIdentity(arguments)
+    for given, flag in (
+        (arguments.engine, "--engine"),
+        (arguments.identity_expose, "--identity-expose"),
+        (arguments.join, "--join"),
+        (arguments.passphrase_file, "--passphrase-file"),
+    ):
+        if given:
+            raise CommandError(f"{flag} needs --identity", Status.USAGE)
+    return None
+
+
+class NodeIdentity:
+    """The identity of the node of a command.
+
+    Args:
+        arguments: The options of the command.
+
+    Raises:
+        CommandError: An option is wrong, or the key file cannot be used.
+        MissingExtra: The extra for identities is not installed.
+
+    Attributes:
+        node: The node, once it has started.
+        identities: Its identities.
+    """
+
+    node: Node
+    identities: Identities
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._source: Final = KeySource(arguments.identity, arguments)
+        self._arguments: Final = arguments
+        self._nodes: Final = [NodeToJoin.parse(each) for each in arguments.join]
+        self._engines: Final[dict[Address, Identity]] = {}
+        self._tasks: Final[list[asyncio.Task[None]]] = []
+        for worker in arguments.engine:
+            if worker.type != LOCAL:
+                raise CommandError(f"--engine: {worker} is not a local address", Status.USAGE)
+
+    async def start(self, node: Node, service: Service) -> list[Address]:
+        """Give the node its identity, and its workers theirs; return what is exposed to peers.
+
+        Raises:
+            CommandError: There is no worker to make an engine, or to expose.
+        """
+        from ..actors.identity import ROUTER
+        from ..transports.identity import Identities
+
+        given = self._arguments
+        for each in (*given.engine, *given.identity_expose):
+            if each.type == LOCAL and not node.has(each):
+                flag = "--engine" if each in given.engine else "--identity-expose"
+                raise CommandError(f"{flag}: there is no worker {each}", Status.USAGE)
+        self.node = node
+        self.identities = await Identities.attach(
+            node, self._source.keys.signing, expose=given.identity_expose, allow=given.allow
+        )
+        for worker in dict.fromkeys(given.engine):
+            self._engines[worker] = self.identities.engine(worker)
+        self._print()
+        return [ROUTER]
+
+    def _print(self) -> None:
+        from ..protocol.identity import identity_text
+
+        print("identity", identity_text(self.identities.own), flush=True)
+        for worker, identity in self._engines.items():
+            print("engine", identity_text(identity), worker, flush=True)
+
+    async def listen(self, authentication: Authentication | None) -> list[Listener]:
+        """Listen at no place of its own: other nodes come by the listener of the node."""
+        return []
+
+    def join(self) -> None:
+        """Join the nodes, again and again until each is there."""
+        for each in self._nodes:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._reach(each)))
+
+    async def _reach(self, to: NodeToJoin) -> None:
+        wait = FIRST
+        while True:
+            try:
+                link = await self._connect(to)
+            except (OnwardError, OSError, ValueError, CommandError) as error:
+                _logger.warning(
+                    "the node at %s cannot be joined: %s",
+                    to.uri,
+                    error,
+                    extra={"event": "identity.unreachable"},
+                )
+            else:
+                await self._until_closed(link)
+                wait = LONGEST
+                _logger.warning(
+                    "the link to the node at %s is closed; it is joined again in %g s",
+                    to.uri,
+                    wait,
+                    extra={"event": "identity.again"},
+                )
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST)
+
+    async def _connect(self, to: NodeToJoin) -> Address:
+        return await join_node(self.identities, self.node, to, self._arguments)
+
+    async def _until_closed(self, link: Address) -> None:
+        closed = asyncio.Event()
+        try:
+            unwatch = self.node.watch(link, closed.set)
+        except UnknownAddress:
+            return
+        try:
+            await closed.wait()
+        finally:
+            unwatch()
+
+    async def close(self) -> None:
+        """End the attempts to join nodes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def join_node(
+    identities: Identities, node: Node, to: NodeToJoin, arguments: argparse.Namespace
+) -> Address:
+    """Join a node, and return the link to it, which is closed if the node is not to be joined.
+
+    Raises:
+        CommandError: The transport takes no certificates, and there are some.
+        PeerRefused: As `Identities.join`.
+        LinkDown: There is no connection.
+    """
+    from ..actors.identity import ROUTER
+
+    tls = tls_of(arguments, listens=False)
+    secured = to.uri.startswith(("tls:", "wss:"))
+    options = certificates_for(node, to.uri, tls if secured else None)
+    link = await node.connect(to.uri, expose=[ROUTER], **options)
+    try:
+        await identities.join(link, identity=to.identity)
+    except BaseException:
+        with suppress(UnknownAddress):
+            await node.stop_worker(link)
+        raise
+    return link

@@ -1,0 +1,234 @@
+"""`onward node --identity`: a node with an identity, its engines, and the nodes that it joins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.identity import ROUTER, make_key_file
+from onward.cli import main
+from onward.cli._main import parser_of
+from onward.cli._node import serve
+from onward.cli._node_identity import NodeToJoin, identity_of
+from onward.cli._run import StopRequest
+from onward.cli._status import Status
+from onward.protocol.identity import Identity, Lock, identity_text, parse_identity
+from onward.transports.identity import Identities
+from tests.support.commands import TIMEOUT, Output, onward, printed
+from tests.support.fixtures import Capsys
+from tests.support.identities import engine_text, key_of, node_text
+
+
+def key_file(folder: Path, name: str) -> tuple[Path, Identity]:
+    path = folder / f"{name}.key"
+    return path, make_key_file(path).identity
+
+
+class Served:
+    """A node of the command: its identity, those of its engines, and where it listens."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+        self.identity: Identity
+        self.engines: dict[str, Identity] = {}
+        self.uri = ""
+
+    def take(self, line: str) -> None:
+        name, _, rest = line.partition(" ")
+        if name == "identity":
+            self.identity = parse_identity(rest)
+        elif name == "engine":
+            text, _, worker = rest.partition(" ")
+            self.engines[worker] = parse_identity(text)
+        else:
+            assert name == "listening"
+            self.uri = rest
+
+
+@asynccontextmanager
+async def served(*words: str) -> AsyncGenerator[Served]:
+    """Run the command; yield what it has printed."""
+    stop, given = StopRequest(), ["--listen", "tcp://127.0.0.1:0", "--quiet", *words]
+    arguments = parser_of("node").parse_args(given)
+    with printed() as output:
+        made = Served(output)
+        identity = identity_of(arguments)
+        serving = asyncio.create_task(serve(stop, arguments, identity=identity))
+        while not made.uri:
+            made.take(await output.line())
+        try:
+            yield made
+        finally:
+            stop.wish()
+            await asyncio.wait_for(serving, TIMEOUT)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Look again and again until something holds, of another node or of the log."""
+    async with asyncio.timeout(TIMEOUT):
+        while not holds():  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0.01)
+
+
+def text_of(name: str) -> str:
+    return identity_text(key_of(name).identity)
+
+
+@asynccontextmanager
+async def near_to(far: Served) -> AsyncGenerator[Node]:
+    """Yield a node that has joined another."""
+    async with Node("near") as node:
+        identities = await Identities.attach(node, key_of("near"))
+        await identities.join(far.uri, identity=far.identity)
+        yield node
+
+
+async def test_its_engines_and_what_it_exposes_are_reached_by_identities(tmp_path: Path) -> None:
+    path, own = key_file(tmp_path, "far")
+    words = ("--identity", str(path), "--worker", "orders=echo", "--engine", "orders")
+    more = ("--worker", "shop=echo", "--identity-expose", "shop", "--worker", "hidden=echo")
+    async with served(*words, *more, "--verbose") as far, near_to(far) as near:
+        assert far.identity == own
+        assert list(far.engines) == ["0#orders"]
+        answer = await near.request(engine_text(far.engines["0#orders"]), b"5", timeout=TIMEOUT)
+        assert answer.payload == b"5"
+        assert (await far.output.line()).startswith("0#orders  ")
+        answer = await near.request(f"{node_text(own)} => shop", b"hello", timeout=TIMEOUT)
+        assert answer.payload == b"hello"
+        assert (await far.output.line()).startswith("0#shop  ")
+        near.send(f"{node_text(own)} => hidden", b"hello")
+        assert (await far.output.line()).startswith("dropped (not exposed)")
+
+
+async def test_it_joins_a_node_again_and_again_until_it_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.cli._node_identity.FIRST", 0.01)
+    path, own = key_file(tmp_path, "far")
+    async with Node("near") as near:
+        identities = await Identities.attach(near, key_of("near"))
+        listener = await near.listen("tcp://127.0.0.1:0")
+        uri = listener.uri
+        await listener.close()
+        async with served("--identity", str(path), "--join", f"{uri}={text_of('near')}"):
+            await until(lambda: f"the node at {uri} cannot be joined" in caplog.text)
+            await near.listen(uri, expose=[ROUTER])
+            await until(lambda: own in identities.peers())
+
+
+async def test_it_closes_the_link_to_a_node_that_is_not_the_one_that_is_expected(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, _ = key_file(tmp_path, "far")
+    async with Node("near") as near:
+        identities = await Identities.attach(near, key_of("near"))
+        uri = (await near.listen("tcp://127.0.0.1:0", expose=[ROUTER])).uri
+        async with served("--identity", str(path), "--join", f"{uri}={text_of('other')}"):
+            await until(lambda: "cannot be joined: no link between nodes" in caplog.text)
+            assert identities.peers() == ()
+
+
+async def test_it_joins_again_where_it_has_closed_the_link(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.cli._node_identity.LONGEST", 0.01)
+    path, _ = key_file(tmp_path, "far")
+    stop, near = StopRequest(), Node("near")
+    async with near:
+        identities = await Identities.attach(near, key_of("near"))
+        uri = (await near.listen("tcp://127.0.0.1:0", expose=[ROUTER])).uri
+        words = ["--listen", "tcp://127.0.0.1:0", "--quiet", "--identity", str(path)]
+        given = parser_of("node").parse_args([*words, "--join", uri])
+        identity = identity_of(given)
+        assert identity is not None
+        with printed():
+            serving = asyncio.create_task(serve(stop, given, identity=identity))
+            await until(lambda: len(identities.peers()) == 1)
+            far = identity.node
+            for worker in far.statistics().workers:
+                if worker.kind.endswith("Link"):
+                    await far.stop_worker(worker.address)
+            await until(lambda: "it is joined again in 0.01 s" in caplog.text)
+            await until(lambda: len(identities.peers()) == 1)
+            stop.wish()
+            await asyncio.wait_for(serving, TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--engine", "a"), "--engine needs --identity"),
+        (("--identity-expose", "a"), "--identity-expose needs --identity"),
+        (("--join", "tcp://h:1"), "--join needs --identity"),
+        (("--passphrase-file", "f"), "--passphrase-file needs --identity"),
+        (("--identity", "KEY", "--engine", "a"), "--engine: there is no worker 0#a"),
+        (("--identity", "KEY", "--engine", "34#a"), "--engine: 34#a is not a local address"),
+        (("--identity", "KEY", "--identity-expose", "b"), "there is no worker 0#b"),
+        (("--identity", "KEY", "--join", "h:1"), "--join: 'h:1' does not start with tcp:, tls:"),
+        (("--identity", "KEY", "--join", "tcp://h"), "tcp://h: "),
+        (("--identity", "KEY", "--join", "tcp://h:1=aera"), "--join 'tcp://h:1=aera': "),
+    ],
+)
+def test_what_is_wrong_on_the_command_line_is_told(
+    words: tuple[str, ...], told: str, tmp_path: Path, capsys: Capsys
+) -> None:
+    path, _ = key_file(tmp_path, "own")
+    given = [str(path) if each == "KEY" else each for each in words]
+    assert main(["node", "--listen", "tcp://127.0.0.1:0", *given]) == Status.USAGE
+    assert told in capsys.readouterr().err
+
+
+def test_a_key_file_that_cannot_be_used_is_told(tmp_path: Path, capsys: Capsys) -> None:
+    words = tmp_path / "words"
+    words.write_text("wrong horse\n")
+    words.chmod(0o600)
+    path, _ = key_file(tmp_path, "own")
+    missing, locked = tmp_path / "missing", tmp_path / "locked.key"
+    make_key_file(locked, passphrase="correct horse", lock=Lock(bytes(16), bytes(12), log_n=1, r=1))
+    for file, more, told in (
+        (missing, (), "No such file or directory"),
+        (locked, (), "a passphrase is needed"),
+        (locked, ("--passphrase-file", str(words)), "the passphrase is wrong"),
+    ):
+        status = main(["node", "--identity", str(file), *more])
+        assert status == (Status.USAGE if "needed" in told else Status.FAILED)
+        assert told in capsys.readouterr().err
+    path.chmod(0o644)
+    assert main(["node", "--identity", str(path)]) == Status.FAILED
+    assert "others may read the secret in it" in capsys.readouterr().err
+
+
+def test_a_uri_may_have_an_equals_sign_in_its_query() -> None:
+    own = key_of("a").identity
+    with_query = "ws://h/a?b=c"
+    assert NodeToJoin.parse(with_query) == NodeToJoin(with_query)
+    assert NodeToJoin.parse(f"{with_query}={identity_text(own)}") == NodeToJoin(with_query, own)
+    assert NodeToJoin.parse(f"tcp://h:1={identity_text(own)}") == NodeToJoin("tcp://h:1", own)
+
+
+def test_a_configuration_has_it_too(tmp_path: Path, capsys: Capsys) -> None:
+    path, _ = key_file(tmp_path, "own")
+    file = tmp_path / "node.toml"
+    file.write_text(
+        '[node]\nworkers = ["orders=echo"]\n[identity]\nkey_file = "own.key"\n'
+        'engines = ["orders"]\njoins = ["tcp://127.0.0.1:4000"]\n'
+    )
+    assert main(["config", "check", "--node", str(file)]) == Status.OK
+    path.unlink()
+    assert main(["config", "check", "--node", str(file)]) == Status.USAGE
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_a_process_shows_its_identity(tmp_path: Path) -> None:
+    path, own = key_file(tmp_path, "own")
+    with onward("node", "--listen", "tcp://127.0.0.1:0", "--identity", str(path)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"identity {identity_text(own)}\n"
+        assert process.stdout.readline().startswith("listening tcp://127.0.0.1:")
+        process.terminate()
+        assert process.wait(TIMEOUT) == 0
