@@ -364,6 +364,7 @@ from ._routes import (
     ViaRelay,
 )
 from ._routing_table import CONTROL_PROTOCOLS, RoutingCounters, RoutingTable
+from ._row_journal import RowJournal
 from ._sealing import (
     MAX_SEALING_KEYS,
     NO_REPLY,
@@ -685,6 +686,7 @@ __all__ = [
     "RoutingPrefs",
     "RoutingScope",
     "RoutingTable",
+    "RowJournal",
     "ScopeKind",
     "SealingKey",
     "SealingKeys",

@@ -27,6 +27,7 @@ from ._identity_records import IdentityRecord, LocalMetadata
 from ._keys import Verifiers
 from ._requests import IdentityUpdated
 from ._results import ResultCode
+from ._row_journal import RowJournal
 from ._trust import TRUST_BANNED, lowered_trust
 
 __all__ = ["Directory"]
@@ -38,11 +39,13 @@ class Directory:
     Args:
         verifiers: Keys that are ready to verify.
         limits: The limits.
+        journal: Keeps what is to be saved; `None` for a directory that is not saved.
     """
 
     __slots__ = (
         "_changed",
         "_expired",
+        "_journal",
         "_limits",
         "_lost",
         "_lost_before",
@@ -53,10 +56,16 @@ class Directory:
         "_verifiers",
     )
 
-    def __init__(self, verifiers: Verifiers, limits: DirectoryLimits | None = None) -> None:
+    def __init__(
+        self,
+        verifiers: Verifiers,
+        limits: DirectoryLimits | None = None,
+        journal: RowJournal | None = None,
+    ) -> None:
         self._verifiers = verifiers
         self._limits = DirectoryLimits() if limits is None else limits
-        self._table = EntryTable(self._limits)
+        self._journal = journal
+        self._table = EntryTable(self._limits, journal)
         self._changed: dict[Identity, None] = {}
         self._outcomes: Counter[PutOutcome] = Counter()
         self._expired = 0
@@ -170,6 +179,12 @@ class Directory:
         for identity, entry, shelf in self._table:
             yield row_of(identity, entry, shelf)
 
+    def banned(self) -> Iterator[Identity]:
+        """Yield all identities that are banned. The directory must not change until then."""
+        for identity, entry, _ in self._table:
+            if entry.local.trust == TRUST_BANNED:
+                yield identity
+
     def row(self, identity: Identity) -> DirectoryRow | None:
         """Return the row of an identity, to save it alone; `None` if it is not known."""
         entry, shelf = self._table.get(identity), self._table.shelf_of(identity)
@@ -202,6 +217,8 @@ class Directory:
                 refused += 1
                 continue
             self._table.put(identity, entry, shelf)
+            if self._journal is not None:
+                self._journal.read(identity)
             read += 1
         return Restored(read, bad, refused)
 
@@ -273,6 +290,7 @@ class Directory:
         entry.equivocated = True
         trust = lowered_trust(entry.local.trust)
         entry.local = replace(entry.local, trust=trust)
+        self._table.touch(identity)
         self._change(identity)
 
     def _drop_unusable(self, identity: Identity, now: int) -> None:
@@ -312,6 +330,7 @@ class Directory:
             return
         changed = entry.local != NOTHING_SAID
         entry.local = NOTHING_SAID
+        self._table.touch(identity)
         if entry.kind is None:
             self._table.remove(identity)
         elif self._table.shelf_of(identity) is Shelf.HELD:

@@ -18,6 +18,7 @@ from ._adverts import AdvertKind
 from ._directory_limits import DirectoryLimits
 from ._identities import Identity
 from ._identity_records import IdentityRecord, LocalMetadata
+from ._row_journal import RowJournal
 
 __all__ = ["NOTHING_SAID", "DirectoryEntry", "EntryTable", "Shelf"]
 
@@ -70,16 +71,18 @@ class EntryTable:
 
     Args:
         limits: The limits.
+        journal: Keeps which identities have changed.
 
     Attributes:
         let_go: Unknown identities that were let go for others.
         demoted: Used identities that became unknown for others.
     """
 
-    __slots__ = ("_limits", "_shelves", "_sizes", "demoted", "let_go")
+    __slots__ = ("_journal", "_limits", "_shelves", "_sizes", "demoted", "let_go")
 
-    def __init__(self, limits: DirectoryLimits) -> None:
+    def __init__(self, limits: DirectoryLimits, journal: RowJournal | None) -> None:
         self._limits = limits
+        self._journal = journal
         self._shelves: dict[Shelf, OrderedDict[Identity, DirectoryEntry]] = {
             shelf: OrderedDict() for shelf in Shelf
         }
@@ -133,6 +136,7 @@ class EntryTable:
         self.remove(identity)
         self._shelves[shelf][identity] = entry
         self._sizes[shelf] += len(entry.envelope)
+        self.touch(identity)
         return self._trim()
 
     def use(self, identity: Identity) -> list[Identity]:
@@ -163,6 +167,7 @@ class EntryTable:
         self._sizes[shelf] += len(envelope) - len(entry.envelope)
         entry.kind, entry.envelope, entry.created = kind, envelope, created
         entry.verified = True
+        self.touch(identity)
         return self._trim()
 
     def remove(self, identity: Identity) -> bool:
@@ -171,8 +176,18 @@ class EntryTable:
             entry = entries.pop(identity, None)
             if entry is not None:
                 self._sizes[shelf] -= len(entry.envelope)
+                self._drop(identity)
                 return True
         return False
+
+    def touch(self, identity: Identity) -> None:
+        """Record that an entry has changed."""
+        if self._journal is not None:
+            self._journal.change(identity)
+
+    def _drop(self, identity: Identity) -> None:
+        if self._journal is not None:
+            self._journal.remove(identity)
 
     def _trim(self) -> list[Identity]:
         """Remove identities that are over the limits and return them."""
@@ -186,11 +201,13 @@ class EntryTable:
             sizes[Shelf.USED] -= len(entry.envelope)
             unknown[identity] = entry
             sizes[Shelf.UNKNOWN] += len(entry.envelope)
+            self.touch(identity)
             self.demoted += 1
         gone: list[Identity] = []
         while len(unknown) > limits.max_unknown or sizes[Shelf.UNKNOWN] > limits.max_unknown_size:
             identity, entry = unknown.popitem(last=False)
             sizes[Shelf.UNKNOWN] -= len(entry.envelope)
+            self._drop(identity)
             gone.append(identity)
         self.let_go += len(gone)
         return gone

@@ -22,6 +22,7 @@ from onward.protocol.identity import (
     NewerDirectory,
     NodeAdvert,
     PutOutcome,
+    RowJournal,
     SigningKey,
     Verifiers,
     read_row,
@@ -34,11 +35,14 @@ ADVERTS = [
     sign_advert(NodeAdvert(key.identity, (), bytes(32), 5, NOW - number), key)
     for number, key in enumerate(KEYS)
 ]
+OTHERS = [sign_advert(NodeAdvert(key.identity, (), b"x" * 32, 5, NOW), key) for key in KEYS]
 SAID = LocalMetadata(200, None, ConnectionPrefs.PERMANENT, b"printer")
 
 
-def directory(limits: DirectoryLimits | None = None) -> Directory:
-    return Directory(Verifiers(), limits)
+def directory(
+    limits: DirectoryLimits | None = None, journal: RowJournal | None = None
+) -> Directory:
+    return Directory(Verifiers(), limits, journal)
 
 
 def filled() -> Directory:
@@ -198,3 +202,110 @@ def test_any_row_is_read_or_left_out(number: int, column: int, value: object) ->
     for each in rows:
         assert each == bad or column == 5
         known.peek(Identity(each.identity), NOW)
+
+
+class File:
+    """A directory that is saved as a worker does, in a file that is a mapping."""
+
+    def __init__(self, limits: DirectoryLimits | None = None) -> None:
+        self.journal = RowJournal()
+        self.known = directory(limits, self.journal)
+        self.rows: dict[bytes, DirectoryRow] = {}
+
+    def restore(self, rows: dict[bytes, DirectoryRow]) -> None:
+        self.rows = dict(rows)
+        self.known.restore(rows.values(), DIRECTORY_VERSION)
+
+    def save(self, most: int = 1000) -> list[Identity]:
+        saved = list(self.journal.unsaved(most))
+        for identity in saved:
+            found = self.known.row(identity)
+            if found is None:
+                del self.rows[identity]
+            else:
+                self.rows[identity] = found
+            self.journal.save(identity, there=found is not None)
+        return saved
+
+    @property
+    def is_as_saved(self) -> bool:
+        return self.rows == {each.identity: each for each in self.known.snapshot()}
+
+
+def test_changes_are_saved_in_their_order_and_what_came_and_went_is_not() -> None:
+    file = File()
+    for envelope in ADVERTS[:3]:
+        file.known.put_advert(envelope, NOW, AdvertSource.NETWORK)
+    file.known.forget(KEYS[1].identity)
+    assert len(file.journal) == 2
+    assert file.save(1) == [KEYS[0].identity]
+    assert file.save() == [KEYS[2].identity]
+    assert file.is_as_saved
+    file.known.forget(KEYS[0].identity)
+    file.known.set_trust(KEYS[2].identity, 0)
+    assert file.save() == [KEYS[0].identity, KEYS[2].identity]
+    assert file.save() == []
+    assert file.is_as_saved
+    # What is only looked at is as it was.
+    file.known.lookup(KEYS[2].identity, NOW)
+    assert len(file.journal) == 0
+
+
+def test_a_restored_directory_is_saved_already_but_for_what_had_no_place() -> None:
+    before = File()
+    for envelope in ADVERTS:
+        before.known.put_advert(envelope, NOW, AdvertSource.NETWORK)
+    before.save()
+    after = File(DirectoryLimits(max_identities=5, max_unknown=2))
+    after.restore(before.rows)
+    assert after.save() == [key.identity for key in KEYS[:4]]
+    assert len(after.known) == 2
+    assert after.is_as_saved
+
+
+def test_the_identities_that_are_banned_are_given() -> None:
+    known = filled()
+    assert list(known.banned()) == [KEYS[5].identity]
+    known.set_trust(KEYS[0].identity, 0)
+    known.set_trust(KEYS[5].identity, 1)
+    assert list(known.banned()) == [KEYS[0].identity]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["network", "local", "other", "ban", "unban", "forget", "use", "save"]),
+            st.integers(0, 5),
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_happens_the_saved_rows_are_those_of_the_directory(
+    steps: list[tuple[str, int]],
+) -> None:
+    file = File(DirectoryLimits(max_identities=4, max_unknown=2))
+    for step, number in steps:
+        key = KEYS[number]
+        match step:
+            case "network" | "local":
+                file.known.put_advert(ADVERTS[number], NOW, AdvertSource(step))
+            case "other":
+                file.known.put_advert(OTHERS[number], NOW, AdvertSource.NETWORK)
+            case "ban":
+                file.known.set_trust(key.identity, 0)
+            case "unban":
+                file.known.update(key.identity, LocalMetadata())
+            case "forget":
+                file.known.forget(key.identity)
+            case "use":
+                file.known.lookup(key.identity, NOW)
+            case _:
+                file.save(2)
+        # It does not grow with what is not there any more.
+        assert len(file.journal) <= len(file.known) + len(file.rows)
+    file.save()
+    assert file.is_as_saved
+    again = File()
+    again.restore(file.rows)
+    assert again.save() == []
+    assert again.is_as_saved
