@@ -121,6 +121,7 @@ CONCEPTS = {
         "dispatch/test_semantics": "_semantics_parts _semantics_text",
         "eventlog/test_recover": "_scan",
         "eventlog/test_segment": "_header _records",
+        "identity/test_directory": "_directory_entries",
         "identity/test_requests": "_request_codec",
         "identity/test_events": "_topic_records",
         "identity/test_topic_network": "",

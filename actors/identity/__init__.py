@@ -12,9 +12,12 @@ It needs the extra `onward[identity]`: `cryptography` has all primitives.
 """
 
 from ._correspondences import Correspondence
+from ._directory_file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_row
+from ._directory_saver import SAVE_BATCH, SAVE_DELAY, SAVE_RETRY, DirectorySaver
 from ._directory_service import DirectoryService
+from ._directory_worker import DIRECTORY, DirectoryWorker
 from ._engines import Engine, Engines
-from ._errors import EngineInUse, PeerRefused
+from ._errors import DirectoryFileFailed, DirectoryFileInUse, EngineInUse, PeerRefused
 from ._key_file import (
     KEY_FILE_MODE,
     IdentityKeys,
@@ -32,10 +35,20 @@ from ._router import Router
 from ._router_worker import RouterWorker
 
 __all__ = [
+    "DIRECTORY",
+    "DIRECTORY_FILE_MODE",
     "KEY_FILE_MODE",
     "ROUTER",
+    "SAVE_BATCH",
+    "SAVE_DELAY",
+    "SAVE_RETRY",
     "Correspondence",
+    "DirectoryFile",
+    "DirectoryFileFailed",
+    "DirectoryFileInUse",
+    "DirectorySaver",
     "DirectoryService",
+    "DirectoryWorker",
     "Engine",
     "EngineInUse",
     "Engines",
@@ -45,6 +58,7 @@ __all__ = [
     "PeerRefused",
     "Router",
     "RouterWorker",
+    "find_directory_row",
     "load_key_file",
     "make_key_file",
     "new_lock",

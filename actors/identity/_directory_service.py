@@ -26,10 +26,12 @@ from ...protocol.identity import (
     NodeAdvert,
     PutOutcome,
     ResultCode,
+    RowJournal,
     TopicAdvert,
     Verifiers,
     read_advert,
 )
+from ._directory_saver import DirectorySaver
 
 __all__ = ["DirectoryService"]
 
@@ -46,9 +48,12 @@ class DirectoryService:
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
         call_soon: Calls a function in the next turn of the loop, as `loop.call_soon` does.
         limits: The limits.
+        journal: Keeps what is to be saved, for a directory with a file.
 
     Attributes:
         directory: What is known.
+        saver: The writer of its file; `None` for a directory without one. If it cannot be written,
+            the reason is in its `trouble`.
         on_update: Each receives every identity that has changed, in the next turn of the loop. An
             exception of one is logged, and the others are called.
         on_lost: Each receives the number of changes that were lost since the last call, after the
@@ -63,8 +68,10 @@ class DirectoryService:
         milliseconds: Callable[[], int],
         call_soon: Callable[[Callable[[], object]], object],
         limits: DirectoryLimits | None = None,
+        journal: RowJournal | None = None,
     ) -> None:
-        self.directory: Final = Directory(verifiers, limits)
+        self.directory: Final = Directory(verifiers, limits, journal)
+        self.saver: DirectorySaver | None = None
         self.on_update: Final[list[Callable[[IdentityUpdated], object]]] = []
         self.on_lost: Final[list[Callable[[int], object]]] = []
         self.failures = 0
@@ -140,6 +147,8 @@ class DirectoryService:
         if self.directory.has_updates and not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._tell)
+        if self.saver is not None:
+            self.saver.wake()
 
     def _tell(self) -> None:
         # Before the subscribers: what they change is told in a turn of its own.

@@ -1,7 +1,9 @@
-"""Errors of the router of identities.
+"""Errors of the router and the directory of identities.
 
 ```
 OnwardError
+├── DirectoryFileInUse   another process has the file of a directory
+├── DirectoryFileFailed  that file cannot be opened, read or written
 ├── EngineInUse          a worker is an engine already, or another one has its identity
 └── PeerRefused          a node has not proved its key, or not the one that was asked for
 ```
@@ -9,10 +11,44 @@ OnwardError
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ...protocol import Address, OnwardError
 from ...protocol.identity import Identity, short_text
 
-__all__ = ["EngineInUse", "PeerRefused"]
+__all__ = ["DirectoryFileFailed", "DirectoryFileInUse", "EngineInUse", "PeerRefused"]
+
+
+class DirectoryFileInUse(OnwardError):
+    """Another process, or another node of this one, has the file of a directory open.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: a node has this directory open: stop it, or name another file"
+
+
+class DirectoryFileFailed(OnwardError):
+    """The file of a directory cannot be opened, read or written.
+
+    Attributes:
+        path: The file.
+        reason: The reason, in a few words.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
 
 
 class EngineInUse(OnwardError):

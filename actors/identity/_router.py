@@ -16,6 +16,7 @@ from typing import Final
 from ...protocol import Address, Message, NotExposed, UnreadableAddress, counted
 from ...protocol.identity import (
     SCOPE_ANY,
+    TRUST_BANNED,
     AtNode,
     ControlContent,
     DeliverLocally,
@@ -67,6 +68,8 @@ class Router(PeerEvents):
         key: The key of the node.
         options: The options.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
+        verifiers: Public keys that are ready to verify.
+        directory: The directory of the node.
 
     Attributes:
         own: The identity of the node.
@@ -90,6 +93,8 @@ class Router(PeerEvents):
         key: SigningKey,
         options: IdentityOptions,
         milliseconds: Callable[[], int],
+        verifiers: Verifiers,
+        directory: DirectoryService,
     ) -> None:
         self.own: Final = key.identity
         self.counts: Final = Counter[str]()
@@ -111,12 +116,12 @@ class Router(PeerEvents):
         # One less, so that what another node sends at once begins no later than it may.
         self.started: Final = milliseconds() - 1
         windows = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
-        self.verifiers: Final = Verifiers()
-        self.directory: Final = DirectoryService(
-            self.verifiers, milliseconds, worker.node.loop.call_soon
-        )
-        self.directory.on_update.append(self._directory_updated)
-        self._banned_there: Final[set[Identity]] = set()
+        self.verifiers: Final = verifiers
+        self.directory: Final = directory
+        directory.on_update.append(self._directory_updated)
+        self._banned_there: Final = set(directory.directory.banned())
+        for identity in self._banned_there:
+            self.table.update(Destination(DestinationKind.NODE, identity), None, TRUST_BANNED)
         self.peers: Final = Peers(worker, key, options, self.table, self.verifiers, self)
         self.greetings: Final = Greetings(self, key, options, milliseconds, self.verifiers)
         self.outgoing: Final = Outgoing(self, key, options)
@@ -374,7 +379,7 @@ class Router(PeerEvents):
             kind = DestinationKind.ENGINE
         # First the session: its end finds the engines at the node by the routes that are purged.
         self.peers.disconnect(identity, "it is banned")
-        self.table.update(Destination(kind, identity), None, trust=0)
+        self.table.update(Destination(kind, identity), None, TRUST_BANNED)
         self.links.way_lost(identity, "the identity is banned")
         for part in self._parts:
             part.banned(identity)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from ...protocol import IDENTITY, Message
-from ...protocol.identity import SigningKey
+from ...protocol.identity import SigningKey, Verifiers
 from .._worker import Worker
+from ..access import Access, local_only
+from ._directory_worker import DIRECTORY, DirectoryWorker
 from ._options import IdentityOptions
 from ._router import Router
 
@@ -15,27 +18,36 @@ __all__ = ["RouterWorker"]
 
 
 class RouterWorker(Worker):
-    """The worker of the router of a node.
+    """The worker of the router of a node; that of its directory is its child.
 
     Args:
         key: The key of the node.
         options: The options.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
+        directory: The file of the directory; `None`: it is in memory alone.
 
     Attributes:
         router: The router, once the worker has started.
     """
 
     def __init__(
-        self, key: SigningKey, options: IdentityOptions, milliseconds: Callable[[], int]
+        self,
+        key: SigningKey,
+        options: IdentityOptions,
+        milliseconds: Callable[[], int],
+        directory: Path | None = None,
     ) -> None:
         super().__init__()
-        self._given: Final = key, options, milliseconds
+        verifiers = Verifiers()
+        self._given: Final = key, options, milliseconds, verifiers
+        self._directory: Final = DirectoryWorker(verifiers, milliseconds, directory)
         self.router: Router
 
-    def on_start(self) -> None:
-        """Add the rule."""
-        self.router = Router(self, *self._given)
+    async def on_start(self) -> None:
+        """Start the directory, and add the rule."""
+        only = Access(incoming=local_only)
+        await self.start_child(lambda: self._directory, address=DIRECTORY, access=only)
+        self.router = Router(self, *self._given, self._directory.service)
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
 
     def on_stop(self) -> None:

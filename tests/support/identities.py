@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 
 from onward.actors import Node
 from onward.actors.identity import ROUTER, IdentityOptions
@@ -61,14 +62,18 @@ def node_text(identity: Identity) -> str:
     return f"36#{destination_text(Destination(DestinationKind.NODE, identity))}"
 
 
-async def attached(node: Node, *expose: str, **options: float) -> Identities:
+async def attached(
+    node: Node, *expose: str, directory: Path | None = None, **options: float
+) -> Identities:
     """Give a node an identity, of the key that is called as the node is.
 
     Its clock is that of the loop: on a virtual one no time passes in a test unless it waits.
     """
     given = IdentityOptions(**options)  # type: ignore[arg-type]
     key, loop = key_of(node.name), node.loop
-    return await Identities.attach(node, key, given, expose=expose, clock=lambda: NOW + loop.time())
+    return await Identities.attach(
+        node, key, given, expose=expose, directory=directory, clock=lambda: NOW + loop.time()
+    )
 
 
 async def joined(dials: tuple[Node, Identities], listens: Node) -> MemoryLink:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...actors import LimitReached
@@ -78,6 +79,7 @@ class Identities:
         *,
         expose: Iterable[AddressLike] = (),
         allow: Iterable[AddressLike] = (),
+        directory: Path | None = None,
         clock: Callable[[], float] | None = None,
     ) -> Identities:
         """Give a node an identity.
@@ -89,15 +91,20 @@ class Identities:
             expose: The addresses that other identities may send to, by `36#node:… => address`, for
                 the node itself; none by default. Engines need not be among them.
             allow: As for `Node.listen`.
+            directory: The file that remembers what the node knows of identities, its bans included;
+                it is made if it is not there. `None`: the node forgets it when it stops.
             clock: Returns the time since the Unix epoch, in seconds, such as that of a simulation;
                 by default that of the machine.
 
         Raises:
             AddressInUse: The node has an identity.
+            DirectoryFileInUse: Another node has the file of the directory.
+            DirectoryFileFailed: It cannot be opened, or is damaged.
+            NewerDirectory: A newer version of Onward has written it.
         """
         check_value("options", options, IdentityOptions)
         now = time.time if clock is None else clock
-        worker = RouterWorker(key, options, lambda: int(now() * 1000))
+        worker = RouterWorker(key, options, lambda: int(now() * 1000), directory)
         await node.start(lambda: worker, address=ROUTER)
         exposed = Exposed(map(as_address, expose), map(as_address, allow))
 

@@ -10,7 +10,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.identity import ROUTER, PeerRefused
 from onward.actors.identity._session import MAX_WAITING, Session
-from onward.protocol import LinkDown, LinkLost
+from onward.protocol import Address, LinkDown, LinkLost
 from onward.protocol.identity import LinkChannel, LinkFailure
 from tests.support.identities import StrangeNode, attached, engine_text, joined, key_of, node_text
 from tests.support.transports import Echo, Recorder, eventually
@@ -254,15 +254,25 @@ async def test_a_link_that_ends_while_it_is_joined(a: Node, c: Node) -> None:
     assert ours._router.peers._ways == {}
 
 
-async def test_a_router_that_has_ended_joins_no_node(a: Node, c: Node) -> None:
+async def test_a_router_that_has_ended_joins_no_node(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ours = await attached(a)
     await attached(c)
     listener = await c.listen("memory://ended", expose=[ROUTER])
-    joining = asyncio.create_task(ours.join(listener.uri))
-    await a.stop_worker(ROUTER)
-    for join in (joining, ours.join(listener.uri)):
+    connect = a.connect
+
+    async def connect_and_stop(uri: str, expose: list[Address]) -> Address:
+        link = await connect(uri, expose=expose)
+        await a.stop_worker(ROUTER)
+        return link
+
+    with monkeypatch.context() as patch:
+        patch.setattr(a, "connect", connect_and_stop)
         with pytest.raises(PeerRefused, match="the router has ended"):
-            await join
+            await ours.join(listener.uri)
+    with pytest.raises(PeerRefused, match="the router has ended"):
+        await ours.join(listener.uri)
     assert ours._router.peers._ways == {}
 
 

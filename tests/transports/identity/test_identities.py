@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Pending, Unresolved
-from onward.actors.identity import ROUTER, EngineInUse, PeerRefused
+from onward.actors.identity import ROUTER, DirectoryFileFailed, EngineInUse, PeerRefused
 from onward.actors.testing import Probe
 from onward.protocol import (
     IDENTITY,
@@ -425,6 +426,39 @@ async def test_the_directory_remembers_what_is_banned(a: Node) -> None:
     assert record.is_banned
     ours.unban(other)
     assert ours.directory.peek(other) is None
+
+
+async def test_a_node_that_was_banned_is_banned_after_a_restart(c: Node, tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    theirs = await attached(c)
+    async with Node("a") as node:
+        ours = await attached(node, directory=path)
+        ours.ban(theirs.own)
+        ours.ban(key_of("other").identity)
+        ours.unban(key_of("other").identity)
+    async with Node("a") as node:
+        ours = await attached(node, directory=path)
+        assert ours.directory.statistics().held == 1
+        with pytest.raises(PeerRefused):
+            await joined((node, ours), c)
+        assert theirs.peers() == ()
+        ours.unban(theirs.own)
+        await joined((node, ours), c)
+    async with Node("a") as node:
+        ours = await attached(node, directory=path)
+        assert len(ours.directory.directory) == 0
+
+
+async def test_a_directory_that_cannot_be_read_leaves_a_node_without_an_identity(
+    a: Node, tmp_path: Path
+) -> None:
+    path = tmp_path / "node.directory"
+    path.write_bytes(b"?" * 5000)
+    path.chmod(0o600)
+    with pytest.raises(DirectoryFileFailed, match=r"node\.directory: file is not a database"):
+        await attached(a, directory=path)
+    path.unlink()
+    await attached(a, directory=path)
 
 
 async def test_a_ban_that_the_directory_has_no_place_for_holds_until_the_end(
