@@ -24,8 +24,8 @@ from ..transports import LinkState, LinkStatistics
 from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._context import add_context
+from ._join import Membership, Way, add_way, reach_by, way_of
 from ._payload import PayloadNotation, add_arguments, payload_of
-from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
 from ._show import describe, describe_message, printable
 from ._status import CommandError, Status
@@ -99,7 +99,7 @@ def add_commands(commands: Commands) -> None:
             parser.add_argument("route", metavar="ROUTE", help=_DESTINATION)
             parser.set_defaults(refuse=parser.error)
         add_arguments(parser)
-        add_via(parser)
+        add_way(parser)
         add_credentials(parser)
         if name == "request":
             parser.add_argument(
@@ -125,8 +125,8 @@ def _send(arguments: argparse.Namespace) -> None:
     payload = payload_of(arguments)
     route: Route = arguments.route
     with no_log("onward"):
-        via = via_of(arguments, credentials_for_node(arguments))
-        run(lambda stop: stop.unless(send(route, payload, arguments.timeout, via)))
+        way = way_of(arguments, credentials_for_node(arguments))
+        run(lambda stop: stop.unless(send(route, payload, arguments.timeout, way)))
     if arguments.verbose:
         print("sent     ", describe(route, (), payload), file=sys.stderr)
 
@@ -140,8 +140,9 @@ def _request(arguments: argparse.Namespace) -> None:
 
 def _request_through(arguments: argparse.Namespace) -> None:
     destination: str = arguments.route
-    if arguments.connect is not None:
-        raise CommandError("--connect and --broker do not go together", Status.USAGE)
+    if arguments.connect is not None or arguments.join:
+        flag = "--join" if arguments.join else "--connect"
+        raise CommandError(f"{flag} and --broker do not go together", Status.USAGE)
     parse_address_query(destination)  # a malformed query is refused before anything is sent
     payload, access = payload_of(arguments), access_of(arguments)
 
@@ -169,10 +170,10 @@ def _request_along(arguments: argparse.Namespace) -> None:
         arguments.refuse(f"argument ROUTE: {error}")
         return
     payload = payload_of(arguments)
-    via = via_of(arguments, credentials_for_node(arguments))
+    way = way_of(arguments, credentials_for_node(arguments))
 
     async def ask(stop: StopRequest) -> None:
-        answer = await stop.unless(request(route, payload, arguments.timeout, via))
+        answer = await stop.unless(request(route, payload, arguments.timeout, way))
         if arguments.verbose:
             print("sent     ", describe(route, answer.onward_route, payload), file=sys.stderr)
             print("answered ", describe_message(answer), file=sys.stderr)
@@ -191,7 +192,7 @@ def _print_answer(form: PayloadNotation, payload: bytes) -> None:
         print(payload.hex())
 
 
-async def request(route: Route, payload: bytes, timeout: float, via: Via | None = None) -> Message:
+async def request(route: Route, payload: bytes, timeout: float, way: Way | None = None) -> Message:
     """Send a message from a node of its own and return the answer.
 
     Raises:
@@ -200,7 +201,7 @@ async def request(route: Route, payload: bytes, timeout: float, via: Via | None 
     """
     deadline = asyncio.get_running_loop().time() + timeout
     async with Node("request") as node:
-        _, route = await reach(node, route, timeout, via)
+        _, route = await reach_by(node, route, timeout, way)
         left = max(0.0, deadline - node.loop.time())
         try:
             return await node.request(route, payload, timeout=left)
@@ -209,7 +210,7 @@ async def request(route: Route, payload: bytes, timeout: float, via: Via | None 
             raise RequestTimeout(error.target, f"{timeout:g} s") from error
 
 
-async def send(route: Route, payload: bytes, timeout: float, via: Via | None = None) -> None:
+async def send(route: Route, payload: bytes, timeout: float, way: Way | None = None) -> None:
     """Send a message from a node of its own, and wait until it has left the node.
 
     Raises:
@@ -218,14 +219,37 @@ async def send(route: Route, payload: bytes, timeout: float, via: Via | None = N
         OnwardError: As `Node.send`.
     """
     async with Node("send") as node:
-        link, route = await reach(node, route, timeout, via)
+        links, route = await reach_by(node, route, timeout, way)
         node.send(route, payload)
-        if link is not None:
+        if isinstance(way, Membership):
+            await _given_to_links(node, route, timeout)
+        for link in links:
             await _written(node, link, PATIENCE * timeout)
         for worker in node.statistics().workers:
             await node.stop_worker(worker.address)
         for letter in node.dead_letters.recent:
             raise CommandError(f"{letter.reason}: {format_route(route)}")
+
+
+async def _given_to_links(node: Node, route: Route, timeout: float) -> None:
+    """Wait until a message to an identity has a way, and is given to the link of its node.
+
+    Raises:
+        CommandError: No way is known in time.
+    """
+    from ..transports.identity import Correspondent
+
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                if not node.statistics(workers=False).pending:
+                    break
+                await asyncio.sleep(POLL)
+    except TimeoutError:
+        raise CommandError(f"no way is known to {route[0]}") from None
+    for worker in node.statistics().workers:
+        if worker.kind == Correspondent.__name__:
+            await node.stop_worker(worker.address)
 
 
 async def _written(node: Node, link: Address, timeout: float) -> None:

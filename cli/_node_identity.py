@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ..actors import Listener, Node
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
 from ._arguments import address
 from ._identity import KeySource
-from ._reach import certificates_for, check_place, schemes, tls_of
+from ._join import NodeToJoin, join_node
+from ._reach import tls_of
 from ._service import Service
 from ._status import CommandError, Status
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..protocol.identity import Identity
     from ..transports.identity import Identities
 
-__all__ = ["FIRST", "LONGEST", "NodeIdentity", "NodeToJoin", "add_identity", "identity_of"]
+__all__ = ["FIRST", "LONGEST", "NodeIdentity", "add_identity", "identity_of"]
 
 FIRST: Final = 0.5
 LONGEST: Final = 30.0
@@ -73,44 +73,6 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
         help="join the node at URI, again and again until it is there; with IDENTITY, no other "
         "node than the one that proves this key; may be repeated",
     )
-
-
-class NodeToJoin(NamedTuple):
-    """A node to join.
-
-    Attributes:
-        uri: Where it listens.
-        identity: The identity that it must have; `None`: any.
-    """
-
-    uri: str
-    identity: Identity | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> NodeToJoin:
-        """Return what `URI[=IDENTITY]` says.
-
-        Raises:
-            CommandError: It is neither, or the URI is not that of a node.
-        """
-        from ..protocol.identity import BadIdentity, parse_identity
-
-        uri, mark, written = text.rpartition("=")
-        identity: Identity | None = None
-        try:
-            identity = parse_identity(written) if mark else None
-        except BadIdentity as error:
-            if "?" not in uri:
-                raise CommandError(f"--join {text!r}: {error}", Status.USAGE) from None
-            # A query of a URI has a `=` too.
-        if identity is None:
-            uri = text
-        if not uri.startswith(known := schemes()):
-            raise CommandError(
-                f"--join: {uri!r} does not start with {', '.join(known)}", Status.USAGE
-            )
-        check_place(uri)
-        return cls(uri, identity)
 
 
 def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
@@ -225,7 +187,8 @@ class NodeIdentity:
             wait = min(2 * wait, LONGEST)
 
     async def _connect(self, to: NodeToJoin) -> Address:
-        return await join_node(self.identities, self.node, to, self._arguments)
+        tls = tls_of(self._arguments, listens=False)
+        return await join_node(self.identities, self.node, to, tls)
 
     async def _until_closed(self, link: Address) -> None:
         closed = asyncio.Event()
@@ -243,28 +206,3 @@ class NodeIdentity:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def join_node(
-    identities: Identities, node: Node, to: NodeToJoin, arguments: argparse.Namespace
-) -> Address:
-    """Join a node, and return the link to it, which is closed if the node is not to be joined.
-
-    Raises:
-        CommandError: The transport takes no certificates, and there are some.
-        PeerRefused: As `Identities.join`.
-        LinkDown: There is no connection.
-    """
-    from ..actors.identity import ROUTER
-
-    tls = tls_of(arguments, listens=False)
-    secured = to.uri.startswith(("tls:", "wss:"))
-    options = certificates_for(node, to.uri, tls if secured else None)
-    link = await node.connect(to.uri, expose=[ROUTER], **options)
-    try:
-        await identities.join(link, identity=to.identity)
-    except BaseException:
-        with suppress(UnknownAddress):
-            await node.stop_worker(link)
-        raise
-    return link

@@ -16,8 +16,8 @@ from ..protocol.broker import parse_address_query
 from ._access import access_of, add_credentials, credentials_for_node
 from ._arguments import Commands, no_log, route as route_argument, seconds
 from ._context import add_context
+from ._join import Way, add_way, reach_by, way_of
 from ._payload import PayloadNotation, add_arguments, payload_of
-from ._reach import Via, add_via, reach, via_of
 from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status, status_of
@@ -70,7 +70,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("route", metavar="ROUTE", help=_ROUTE)
     parser.set_defaults(refuse=parser.error)
     add_arguments(parser)
-    add_via(parser)
+    add_way(parser)
     parser.add_argument(
         "--broker",
         metavar="URI",
@@ -131,14 +131,15 @@ def _traced(
     payload = payload_of(arguments)
     if arguments.broker is None:
         route = route_argument(given)
-        via = via_of(arguments, credentials_for_node(arguments))
+        way = way_of(arguments, credentials_for_node(arguments))
 
         async def along() -> tuple[Trace, OnwardError | None]:
-            return await follow(route, payload, timeout, via), None
+            return await follow(route, payload, timeout, way), None
 
         return along
-    if arguments.connect is not None:
-        raise CommandError("--connect and --broker do not go together", Status.USAGE)
+    if arguments.connect is not None or arguments.join:
+        flag = "--join" if arguments.join else "--connect"
+        raise CommandError(f"{flag} and --broker do not go together", Status.USAGE)
     parse_address_query(given)  # a malformed query is refused before anything is sent
     access = access_of(arguments)
 
@@ -151,14 +152,14 @@ def _traced(
     return through
 
 
-async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) -> Trace:
+async def follow(route: Route, payload: bytes, timeout: float, way: Way | None) -> Trace:
     """Trace a message from a node of its own.
 
     Args:
         route: The route.
         payload: The payload.
         timeout: The longest time to connect, and then again to wait for the answer, in seconds.
-        via: A node to connect to first; `None` for the start of the route.
+        way: A node to connect to first, or nodes to join; `None` for the start of the route.
 
     Raises:
         OnwardError: It could not be sent.
@@ -166,7 +167,7 @@ async def follow(route: Route, payload: bytes, timeout: float, via: Via | None) 
     """
     async with Node(OWN, error_replies=True) as node:
         node.add_instrument(HopTracer(node))
-        _, route = await reach(node, route, timeout, via)
+        _, route = await reach_by(node, route, timeout, way)
         return await trace(node, route, payload, options=TraceOptions(timeout=timeout))
 
 

@@ -14,7 +14,7 @@ from onward.actors.identity import ROUTER, make_key_file
 from onward.cli import main
 from onward.cli._main import parser_of
 from onward.cli._node import serve
-from onward.cli._node_identity import NodeToJoin, identity_of
+from onward.cli._node_identity import identity_of
 from onward.cli._run import StopRequest
 from onward.cli._status import Status
 from onward.protocol.identity import Identity, Lock, identity_text, parse_identity
@@ -201,14 +201,6 @@ def test_a_key_file_that_cannot_be_used_is_told(tmp_path: Path, capsys: Capsys) 
     path.chmod(0o644)
     assert main(["node", "--identity", str(path)]) == Status.FAILED
     assert "others may read the secret in it" in capsys.readouterr().err
-
-
-def test_a_uri_may_have_an_equals_sign_in_its_query() -> None:
-    own = key_of("a").identity
-    with_query = "ws://h/a?b=c"
-    assert NodeToJoin.parse(with_query) == NodeToJoin(with_query)
-    assert NodeToJoin.parse(f"{with_query}={identity_text(own)}") == NodeToJoin(with_query, own)
-    assert NodeToJoin.parse(f"tcp://h:1={identity_text(own)}") == NodeToJoin("tcp://h:1", own)
 
 
 def test_a_configuration_has_it_too(tmp_path: Path, capsys: Capsys) -> None:
