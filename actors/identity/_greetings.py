@@ -77,8 +77,8 @@ class Greetings:
         for first in range(0, max(1, len(engines)), MAX_GREETED):
             self._tell((session,), engines[first : first + MAX_GREETED], self._told)
 
-    def tell(self, engines: Sequence[Engine]) -> None:
-        """Send all other nodes the adverts of some engines."""
+    def tell(self, engines: Sequence[Engine] = ()) -> None:
+        """Send all other nodes the adverts of some engines; without, a sign of life."""
         self._tell(tuple(self._router.peers.sessions.values()), engines, self._milliseconds())
 
     def _tell(self, sessions: Iterable[Session], engines: Sequence[Engine], now: int) -> None:
@@ -118,7 +118,9 @@ class Greetings:
         except BadRecord:
             counts["records that cannot be read"] += 1
             return False
-        if not session.is_greeted:
+        clock = self._clocks.get(session.node)
+        # A session outlives the node at its other end, if the route to it does.
+        if not session.is_greeted or (clock is not None and clock.started != greeting.started):
             self._keep_clock(session.node, greeting)
         for advert in adverts:
             if advert is None:

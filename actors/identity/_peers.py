@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import Address, LinkDown, Message, OnwardError, Route
 from ...protocol.identity import (
+    LINK_FRAME_OVERHEAD,
     SEED_SIZE,
     Disconnect,
     Identity,
@@ -168,6 +169,12 @@ class Peers:
         self._send_frame(way, way.hello)
         self._arm(way)
 
+    def _dial_again(self, way: Way) -> None:
+        """Begin a handshake because of what the other node says, now and then."""
+        if way.handshake is None and self._now() >= way.again:
+            way.again = self._now() + _SHORTEST
+            self._dial(way)
+
     def _admits(self, node: Identity) -> bool:
         return not self._table.is_banned(node)
 
@@ -186,6 +193,9 @@ class Peers:
         if is_link_frame(data):
             if way is None or way.session is None:
                 self.counts["frames of no session"] += 1
+                unknown = way is None or way.handshake is None
+                if unknown and len(data) >= LINK_FRAME_OVERHEAD:
+                    self._send(route, _NO_SESSION)
                 return
             self._open(way.session, data)
             return
@@ -215,6 +225,12 @@ class Peers:
         return unproven_of_link < _MAX_UNPROVEN_OF_LINK and unproven < _MAX_UNPROVEN
 
     def _handshake(self, way: Way, data: bytes) -> None:
+        if data == _NO_SESSION:
+            if way.session is None:
+                self.counts["messages of no handshake"] += 1
+            else:
+                self._dial_again(way)  # the session is kept until there is another one
+            return
         handshake = way.handshake
         if data[1:2] == _HELLO:
             if way.hello and way.hello <= data:
@@ -385,13 +401,21 @@ class Peers:
         self.counts["handshakes that a link did not take"] += 1  # another one begins in time
 
     def _open(self, session: Session, frame: bytes) -> None:
+        missed = session.channel.missed
         record = session.open(frame)
         if isinstance(record, LinkFailure):
             self.counts[f"frames refused: {record.value}"] += 1
             if session.channel.failure is not None:
                 self._disconnect(session, record.value)
             return
+        missed = session.channel.missed - missed
         self._events.received(session, record)
+        if missed:
+            # The greeting of the next session has what was told of engines, if that was lost.
+            self.counts["frames that a link has lost"] += missed
+            way = self._way_of.get(session)
+            if way is not None:
+                self._dial_again(way)
         self._renew(session)
 
     # --- the end ------------------------------------------------------------------------------
@@ -506,6 +530,7 @@ class Peers:
 
 
 _HELLO, _REFUSAL = b"\x01", b"\x04"
+_NO_SESSION: Final = refuse_link(LinkRefusalCode.NO_SESSION)
 _MAX_UNPROVEN: Final = 256
 _MAX_UNPROVEN_OF_LINK: Final = 8
 _SHORTEST: Final = 0.5

@@ -49,6 +49,7 @@ class RouterWorker(Worker):
         await self.start_child(lambda: self._directory, address=DIRECTORY, access=only)
         self.router = Router(self, *self._given, self._directory.service)
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
+        self.every(_SIGN_OF_LIFE, self.router.greetings.tell)
 
     def on_stop(self) -> None:
         """Remove the rule, and end the links to other nodes."""
@@ -59,3 +60,8 @@ class RouterWorker(Worker):
         """Receive a frame of another node."""
         self.router.peers.receive(message)
         return None
+
+
+_SIGN_OF_LIFE: Final = 60.0
+"""Time after which a node greets all others again, in seconds: a node that has missed frames before
+learns of it, and one that has no session any more says so."""

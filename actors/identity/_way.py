@@ -31,12 +31,15 @@ class Way:
         session: The session, once there is one.
         waiting: The callers that wait for a session.
         failures: The handshakes that have failed since the last session.
+        again: The time before which no handshake is begun because of what the other node says, in
+            seconds of the loop.
         due: The time of the timer, in seconds of the loop.
         timer: The timer of the handshakes, or of the next one.
         unwatch: Functions that end the watches of the link.
     """
 
     __slots__ = (
+        "again",
         "dialled",
         "due",
         "expected",
@@ -59,6 +62,7 @@ class Way:
         self.session: Session | None = None
         self.waiting: Final[list[asyncio.Future[Identity]]] = []
         self.failures = 0
+        self.again = 0.0
         self.due = 0.0
         self.timer: Timer | None = None
         self.unwatch: tuple[Callable[[], None], ...] = ()

@@ -5,7 +5,8 @@ frame = number (8 bytes, most significant first) ‖ ChaCha20-Poly1305(key of th
 ```
 
 The nonce is four zeros and the number, so a number is used once with a key. Nothing is said about a
-frame to the other node: after a failure the caller disconnects.
+frame to the other node: after a failure the caller disconnects. Numbers that are left out are of
+frames that were lost, which a route of several links may do.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class LinkChannel:
         failure: Why the session has ended; `None` if it has not.
         repeated: The frames that were dropped as repeated, or below the window.
         forged: The frames that could not be opened.
+        missed: On an ordered route, the frames that were lost before one that came.
     """
 
     __slots__ = (
@@ -68,6 +70,7 @@ class LinkChannel:
         "_window",
         "failure",
         "forged",
+        "missed",
         "repeated",
         "session",
     )
@@ -90,6 +93,7 @@ class LinkChannel:
         self.failure: LinkFailure | None = None
         self.repeated = 0
         self.forged = 0
+        self.missed = 0
 
     @property
     def is_due(self) -> bool:
@@ -136,6 +140,8 @@ class LinkChannel:
         except InvalidTag:
             return self._forged(LinkFailure.FORGED)
         # Recorded after it was opened: a forged number moves no window.
+        if self._ordered:
+            self.missed += number - self._window.highest - 1
         self._window.add(number)
         return record
 

@@ -57,6 +57,7 @@ _HEARD: Final = {
     LinkRefusalCode.VERSION: LinkFailure.VERSION,
     LinkRefusalCode.BUSY: LinkFailure.BUSY,
     LinkRefusalCode.REFUSED: LinkFailure.REFUSED,
+    LinkRefusalCode.NO_SESSION: LinkFailure.REFUSED,
 }
 
 Admits: TypeAlias = Callable[[Identity], bool]

@@ -93,6 +93,8 @@ class LinkRefusalCode(IntEnum):
     """The node has as many links as it may."""
     REFUSED = 3
     """Any other reason."""
+    NO_SESSION = 4
+    """A frame came, and there is no session: the other node may begin a handshake."""
 
 
 class LinkFailure(StrEnum):

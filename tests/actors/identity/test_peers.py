@@ -9,9 +9,18 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.identity import ROUTER, PeerRefused
-from onward.actors.identity._session import MAX_WAITING, Session
-from onward.protocol import Address, LinkDown, LinkLost
-from onward.protocol.identity import LinkChannel, LinkFailure
+from onward.actors.identity._session import MAX_WAITING, Failed, Session
+from onward.actors.testing import Probe
+from onward.protocol import Address, LinkDown, LinkLost, RequestTimeout
+from onward.protocol.identity import (
+    ControlContent,
+    Greeting,
+    LinkChannel,
+    LinkFailure,
+    LinkRefusalCode,
+    refuse_link,
+    serialize_greeting,
+)
 from tests.support.identities import StrangeNode, attached, engine_text, joined, key_of, node_text
 from tests.support.transports import Echo, Recorder, eventually
 
@@ -60,6 +69,10 @@ async def test_what_waits_for_a_link_that_is_lost_was_not_handed_over(a: Node, c
     with pytest.raises((LinkDown, LinkLost)):
         await asked
     assert not session.waiting
+
+
+def lost(session: Session, frame: bytes, failed: Failed) -> None:
+    """Do nothing."""
 
 
 def is_another(session: Session, before: LinkChannel) -> bool:
@@ -134,6 +147,98 @@ async def test_a_session_without_numbers_left_ends_and_is_dialled_again(a: Node,
     # The next one waits for the session that is dialled again.
     assert (await a.request(far, b"hi")).payload == b"hi"
     assert ours._router.peers.sessions[theirs.own] is not session
+
+
+async def test_a_session_that_the_other_node_has_ended_is_made_again(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    to = f"{node_text(theirs.own)} => echo"
+    assert (await a.request(to, b"one")).payload == b"one"
+    # A frame that cannot be opened, of anyone: the node that has not dialled says nothing of it.
+    session = theirs._router.peers.sessions[ours.own]
+    theirs._router.peers._open(session, bytes(100))
+    assert theirs.peers() == ()
+    asked = asyncio.create_task(a.request(to, b"lost", timeout=1))
+    await eventually(lambda: theirs.peers() == (ours.own,))
+    with pytest.raises(RequestTimeout):
+        await asked
+    assert (await a.request(to, b"two")).payload == b"two"
+    assert theirs.refused()["frames of no session"] == 1
+    # Once it has a session, the other node may say that it has none: it is proved again.
+    ours._router.peers._handshake(
+        ours._router.peers._way_of[ours._router.peers.sessions[theirs.own]],
+        refuse_link(LinkRefusalCode.NO_SESSION),
+    )
+    assert (await a.request(to, b"three")).payload == b"three"
+
+
+async def test_a_router_that_is_started_again_at_the_end_of_a_link_is_joined_anew(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    to = f"{node_text(theirs.own)} => echo"
+    assert (await a.request(to, b"one")).payload == b"one"
+    await c.stop_worker(ROUTER)
+    await asyncio.sleep(1)  # of the virtual clock: a start takes a while
+    theirs = await attached(c, "echo")
+    # Its sign of life is answered: there is no session any more.
+    await asyncio.sleep(61)
+    assert theirs.peers() == (ours.own,)
+    assert (await a.request(to, b"two")).payload == b"two"
+    assert theirs.refused() == {"frames of no session": 1}
+
+
+async def test_a_node_without_a_session_does_not_begin_one_for_a_refusal(a: Node, c: Node) -> None:
+    ours = await attached(a, handshake_time=0.5)
+    listener = await c.listen("memory://no-session", expose=[ROUTER])
+    await Probe.on(c, ROUTER)
+    joining = asyncio.create_task(ours.join(listener.uri))
+    await eventually(lambda: ours._router.peers._ways)
+    (way,) = ours._router.peers._ways.values()
+    ours._router.peers._handshake(way, refuse_link(LinkRefusalCode.NO_SESSION))
+    assert ours.refused() == {"messages of no handshake": 1}
+    with pytest.raises(PeerRefused, match="the time is over"):
+        await joining
+
+
+@pytest.mark.parametrize("dialled", [False, True])
+async def test_an_engine_of_which_the_word_was_lost_is_told_of_again(
+    a: Node, c: Node, dialled: bool
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    await (joined((a, ours), c) if dialled else joined((c, theirs), a))
+    session = theirs._router.peers.sessions[ours.own]
+    before = session.channel
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "put", lost)  # a link on the way loses it
+        engine = theirs.engine("echo")
+    asked = asyncio.create_task(a.request(engine_text(engine), b"hi"))
+    await eventually(lambda: a.statistics().pending == 1)
+    theirs._router.greetings.tell()
+    assert (await asked).payload == b"hi"
+    assert ours.refused() == {"frames that a link has lost": 1}
+    assert session.channel is not before
+
+
+async def test_a_node_that_leaves_out_numbers_is_not_dialled_without_an_end(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, key_of("strange"))
+    await eventually(ours.peers)
+    dialled = list[object]()
+    monkeypatch.setattr(ours._router.peers, "_dial", dialled.append)
+    for _ in range(5):
+        strange.channel.seal(b"lost")
+        strange.say(ControlContent(serialize_greeting(Greeting(0, 0))))
+    await eventually(lambda: ours.refused() == {"frames that a link has lost": 5})
+    assert len(dialled) == 1
+    # What is said may as well end the session.
+    ours.ban(key_of("strange").identity)
 
 
 async def test_a_connection_that_is_lost_is_made_again(a: Node, c: Node) -> None:

@@ -284,7 +284,7 @@ async def test_what_is_no_handshake_is_refused_without_a_word(
     listener = await c.listen("memory://no-handshake", expose=[ROUTER])
     link = await a.connect(listener.uri, expose=[ROUTER])
     probe = await Probe.on(a, ROUTER)
-    for data in (b"", b"\x00" * 40, b"\x84\x02", b"\x82\x03", b"\x82\x04\x01", b"\xff"):
+    for data in (b"", b"\x00" * 23, b"\x84\x02", b"\x82\x03", b"\x82\x04\x01", b"\xff"):
         probe.send([link, ROUTER], data)
     probe.send([link, ROUTER], b"\x83\x01\x00")
     refusal = await probe.next()

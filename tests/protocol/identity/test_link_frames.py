@@ -70,7 +70,7 @@ def test_a_message_is_read_whole_and_refused_when_it_is_cut(message: HandshakeMe
         ((2, 1, KEY, bytes(15)), "what is sealed has 15 bytes, not 16 to 256"),
         ((3, bytes(257)), "what is sealed has 257 bytes, not 16 to 256"),
         ((4, 0), "there is no code 0"),
-        ((4, 4), "the code is 4, over 3"),
+        ((4, 5), "the code is 5, over 4"),
     ],
 )
 def test_another_message_is_refused(record: tuple[object, ...], reason: str) -> None:
