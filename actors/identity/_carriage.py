@@ -7,7 +7,8 @@
 | `36#reply:…` | behind the address of a link, in a return route | an answer has a way of its own |
 
 The last two never leave the node. What another node sends may not have one where the router looks
-for it.
+for it. A worker that knows the address of a link can put anything behind it: what cannot be read is
+refused.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cbor2 import dumps
 from ...protocol import IDENTITY, Address, Route
 from ...protocol.identity import (
     MAX_HOPS,
+    BadRecord,
     DestinationKind,
     Identity,
     RecordReader,
@@ -70,7 +72,11 @@ class Carriage:
 
 
 def carriage_at(route: Route) -> Carriage | None:
-    """Return the carriage that a route begins with; `None` if it begins with none."""
+    """Return the carriage that a route begins with; `None` if it begins with none.
+
+    Raises:
+        BadRecord: It begins with one that cannot be read.
+    """
     if route and route[0][0] == IDENTITY and route[0][1].startswith(_BY):
         return _carriage_of(route[0][1])
     return None
@@ -87,10 +93,16 @@ def reply_address(kind: DestinationKind, token: bytes) -> Address:
 
 
 def reply_at(route: Route) -> tuple[DestinationKind, bytes] | None:
-    """Return the part and the token of an answer, if its route begins with such an address."""
+    """Return the part and the token of an answer, if its route begins with such an address.
+
+    Raises:
+        BadRecord: It begins with one that cannot be read.
+    """
     if route and route[0][0] == IDENTITY and route[0][1].startswith(_REPLY):
-        value = route[0][1]
-        return DestinationKind(value[len(_REPLY)]), value[len(_REPLY) + 1 :]
+        rest = route[0][1][len(_REPLY) :]
+        if not rest or rest[0] > max(DestinationKind):
+            raise BadRecord("an answer without a part that knows its way")
+        return DestinationKind(rest[0]), rest[1:]
     return None
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ...protocol import LinkDown, Message, OnwardError, PayloadTooBig
+from ...protocol import (
+    LinkDown,
+    Message,
+    NotExposed,
+    OnwardError,
+    PayloadTooBig,
+    UnreadableAddress,
+)
 from ...protocol.identity import (
     MAX_BODY,
+    BadRecord,
     Destination,
     DestinationKind,
     EngineContent,
@@ -69,12 +77,19 @@ class Outgoing:
         Returns:
             `None`, or what to wait for before the next message.
         """
-        answer = reply_at(message[0])
+        try:
+            answer, carriage = reply_at(message[0]), carriage_at(message[0])
+        except BadRecord as error:
+            undelivered(message, UnreadableAddress(message[0][0], str(error)))
+            return None
         if answer is not None:
             kind, token = answer
+            part = self._router.find_part(kind)
+            if part is None:
+                undelivered(message, NotExposed(message[0][0]))
+                return None
             rest = message._replace(onward_route=message[0][1:])
-            return self._router.part(kind).answer(token, rest, undelivered)
-        carriage = carriage_at(message[0])
+            return part.answer(token, rest, undelivered)
         if carriage is not None:
             message = message._replace(onward_route=message[0][1:])
             kind = DestinationKind.RELAY if carriage.relays else carriage.kind

@@ -195,6 +195,7 @@ class Router(PeerEvents):
             UnreadableAddress: It is no destination, or one follows that the router alone writes.
             NotExposed: It is of a kind that this node does not serve.
             Unresolved: The router refuses it, or as many messages wait for it as may.
+            EmptyRoute: It is this node, and no address follows.
         """
         to, sender = message[0][0], message[3]
         found = self.links.find(sender, to[1])

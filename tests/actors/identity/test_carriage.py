@@ -15,6 +15,7 @@ from onward.actors.identity._carriage import (
 from onward.protocol import IDENTITY, Address
 from onward.protocol.identity import (
     SCOPE_LOCAL,
+    BadRecord,
     DestinationKind,
     Ordering,
     RoutingPrefs,
@@ -60,3 +61,9 @@ def test_other_addresses_say_nothing() -> None:
     assert carriage_at(()) is None
     assert reply_at(()) is None
     assert is_reserved(ENGINE)
+
+
+@pytest.mark.parametrize("value", [b"reply:", b"reply:\x05x", b"by:", b"by:x", b"by:\x85\x05"])
+def test_an_address_of_the_router_that_cannot_be_read_is_refused(value: bytes) -> None:
+    with pytest.raises(BadRecord):
+        reply_at((Address(IDENTITY, value),)) or carriage_at((Address(IDENTITY, value),))

@@ -331,6 +331,24 @@ async def test_a_banned_engine_is_refused(a: Node, c: Node) -> None:
     assert recorder.messages == [question]
 
 
+@pytest.mark.parametrize("value", [b"reply:", b"reply:\x05x", b"reply:\x04x", b"by:", b"by:x"])
+async def test_a_worker_that_writes_what_the_router_alone_writes_is_refused(
+    a: Node, c: Node, value: bytes
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(a, "recorder")
+    await c.start(Echo, address="echo")
+    far = engine_text(theirs.engine("echo"))
+    await joined((a, ours), c)
+    recorder.send(far, b"hi")
+    answer = await recorder.next()
+    link = answer.return_route[0]
+    a.send((link, Address(IDENTITY, value)), b"lost")
+    await eventually(lambda: a.dead_letters.by_reason)
+    assert a.statistics(workers=False).failed == 0
+    assert (await a.request(far, b"hi")).payload == b"hi"
+
+
 async def test_so_many_identities_are_linked_at_a_time(a: Node, c: Node) -> None:
     ours, theirs = await attached(a, max_correspondents=2), await attached(c)
     engines: list[Identity] = []
