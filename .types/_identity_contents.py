@@ -1,0 +1,1 @@
+../fuzz/_identity_contents.py

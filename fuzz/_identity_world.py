@@ -1,0 +1,225 @@
+"""A node with a router of identities, and a strange node that has joined it, for fuzzers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final, NamedTuple
+
+from _identity_records import (
+    KEYS,
+    NOW,
+    SEALING,
+)
+
+from onward.actors import Node, Worker
+from onward.actors.identity import ROUTER, IdentityOptions, Router
+from onward.actors.identity._correspondences import Correspondence
+from onward.actors.identity._session import Session
+from onward.protocol import (
+    Address,
+    Message,
+)
+from onward.protocol.identity import (
+    ControlContent,
+    Destination,
+    EngineAdvert,
+    Greeting,
+    Identity,
+    LayerTags,
+    LinkDialler,
+    P2PContent,
+    P2PMessage,
+    Peeler,
+    SigningKey,
+    Verifiers,
+    serialize_greeting,
+    serialize_p2p_message,
+    sign_advert,
+)
+from onward.transports.identity import Identities
+
+OURS: Final = SigningKey(b"router".rjust(32, b"-"))
+STRANGE: Final = KEYS[0]
+KEYED: Final = KEYS[1]
+"""The key of an engine at the strange node."""
+LOCAL: Final = SigningKey(b"local".rjust(32, b"-"))
+"""The key of an engine of the node."""
+OPTIONS: Final = IdentityOptions(max_correspondents=40, max_peers=8, max_parked=8)
+MADE_ROOM: Final = (
+    "links of identities that made room for others",
+    "links of identities that made room for others of their node",
+    "engines that made room for others of their node",
+)
+"""Counts of what was let go, beside those of what was refused."""
+
+
+class Sink(Worker):
+    """The strange node: a worker that has proved its key, and hears nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialler: LinkDialler | None = None
+        self.way: tuple[Address, ...] = ()
+        self.heard = 0
+
+    def dial(self, seed: bytes) -> None:
+        """Begin a handshake."""
+        self.dialler = LinkDialler(STRANGE, seed, Verifiers(), 0.0)
+        self.send(self.way, self.dialler.begin(0.0))
+
+    def handle_message(self, message: Message) -> None:
+        """Go on with the handshake."""
+        self.heard += 1
+        if self.dialler is not None and self.dialler.channel is None:
+            proof = self.dialler.receive(message.payload, 0.0)
+            if proof is not None:
+                self.send(self.way, proof)
+
+    def say(self, content: P2PContent, to: Identity) -> None:
+        """Send a content as a frame."""
+        self.frame(serialize_p2p_message(P2PMessage(STRANGE.identity, to, content)))
+
+    def frame(self, record: bytes) -> None:
+        """Send a record as a frame."""
+        if self.dialler is not None and self.dialler.channel is not None:
+            self.send(self.way, self.dialler.channel.seal(record))
+
+
+class Silent(Worker):
+    """An engine that hears nothing."""
+
+    def handle_message(self, message: Message) -> None:
+        """Ignore a message."""
+
+
+class Watched(NamedTuple):
+    """The link of two identities, which keeps what is delivered to it."""
+
+    link: Correspondence
+    pair: tuple[Identity, Identity]
+    world: World
+
+    def receive(self, message: Message) -> None:
+        """Keep what is delivered, and pass it on."""
+        self.world.delivered.append((self.pair, message))
+        self.link.receive(message)
+
+    def way_lost(self, detail: str) -> None:
+        """End the requests over the link."""
+        self.link.way_lost(detail)
+
+
+class World:
+    """A node with a router, and a strange node that has joined it."""
+
+    def __init__(self, node: Node, identities: Identities, strange: Node, sink: Sink) -> None:
+        self.node = node
+        self.strange = strange
+        self.sink = sink
+        self.router: Router = identities._router
+        self.delivered: list[tuple[tuple[Identity, Identity], Message]] = []
+        self.taken: set[tuple[Identity, Destination, int]] = set()
+        self.session: Session
+        self.ids = 0
+        self.peeled: set[bytes] = set()
+        self.local: Identity
+        tags = LayerTags(limit=2048, share=1024)
+        self.peeler = Peeler(self.router.own, SEALING, tags, Rules(self.router), Verifiers())
+        self.peels = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def made(cls) -> AsyncGenerator[World]:
+        """Make a world."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        async with Node("node") as node, Node("strange") as strange:
+            identities = await Identities.attach(
+                node, OURS, OPTIONS, clock=lambda: NOW / 1000 + loop.time() - begun
+            )
+            worker = Sink()
+            await strange.start(lambda: worker, address=ROUTER)
+            world = cls(node, identities, strange, worker)
+            inner = world.router.links.open
+
+            def opened(own: Identity, other: Identity) -> tuple[Correspondence, Address]:
+                link, address = inner(own, other)
+                return Watched(link, (own, other), world), address
+
+            world.router.links.open = opened
+            for name in ("recorder", "keyed"):
+                await node.start(Silent, address=name)
+            world.local = identities.engine("recorder")
+            identities.engine("keyed", LOCAL)
+            listener = await node.listen("memory://router", expose=[ROUTER])
+            link = await strange.connect(listener.uri, expose=[ROUTER])
+            worker.way = (link, ROUTER)
+            await world.join(bytes(32))
+            yield world
+
+    async def join(self, seed: bytes) -> None:
+        """Join the two nodes, again if their link was closed."""
+        self.sink.dial(seed)
+        await asyncio.sleep(0.01)
+        advert = EngineAdvert(KEYED.identity, STRANGE.identity, None, 1, 0)
+        greeting = Greeting(0, NOW, (sign_advert(advert, KEYED),))
+        self.sink.say(ControlContent(serialize_greeting(greeting)), self.router.own)
+        await asyncio.sleep(0.01)
+        self.session = self.router.peers.sessions[STRANGE.identity]
+        if not self.session.is_greeted:
+            raise AssertionError("the strange node is not joined")
+
+    def now(self) -> int:
+        """Return the time, in Unix milliseconds."""
+        return self.router.milliseconds()
+
+    async def turn(self, random: Random) -> None:
+        """Wait until what was sent has arrived, and time has passed; then check the limits."""
+        await asyncio.sleep(0.02 if random.random() < 0.95 else 5.0)
+        router = self.router
+        sizes = (
+            ("links", len(router.links._links), OPTIONS.max_correspondents),
+            ("ways", len(router.peers._ways), OPTIONS.max_peers),
+            ("sessions", len(router.peers.sessions), OPTIONS.max_peers),
+            ("windows", len(router.incoming._windows), 2 * OPTIONS.max_correspondents),
+            ("clocks", len(router.greetings._clocks), OPTIONS.max_peers + 1),
+            ("destinations that are waited for", len(router._parked), 1024),
+            ("verifiers", len(router.verifiers), 16_384),
+            ("reasons", len(router.counts), 100),
+            ("addresses", sum(map(len, router.links._values.values())), 64 * 128),
+        )
+        for name, size, limit in sizes:
+            if size > limit:
+                raise AssertionError(f"{size} {name}, over {limit}")
+        for each in (self.node, self.strange):
+            if each.statistics(workers=False).failed:
+                raise AssertionError(f"a worker of {each.name} has failed")
+        if self.router.peers.sessions.get(STRANGE.identity) is not self.session:
+            await self.join(random.randbytes(32))
+
+    def refused(self) -> int:
+        """Return how much was refused; what made room for others was not."""
+        counts = self.router.counts
+        return sum(counts.values()) - sum(counts[reason] for reason in MADE_ROOM)
+
+
+class Rules:
+    """Rules of a relay that depend on the size alone."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def may_open(self, source: Identity, peer: Identity) -> bool:
+        return source != KEYS[2].identity
+
+    def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
+        return size % 3 > 0
+
+    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
+        return size % 3 > 0
+
+    def is_here(self, destination: Destination) -> bool:
+        return self._router.engines.of(destination.identity) is not None
