@@ -17,7 +17,13 @@ from ._directory_saver import SAVE_BATCH, SAVE_DELAY, SAVE_RETRY, DirectorySaver
 from ._directory_service import DirectoryService
 from ._directory_worker import DIRECTORY, DirectoryWorker
 from ._engines import Engine, Engines
-from ._errors import DirectoryFileFailed, DirectoryFileInUse, EngineInUse, PeerRefused
+from ._errors import (
+    DirectoryFileFailed,
+    DirectoryFileInUse,
+    EngineInUse,
+    PeerRefused,
+    TopicRefused,
+)
 from ._key_file import (
     KEY_FILE_MODE,
     IdentityKeys,
@@ -33,6 +39,8 @@ from ._options import IdentityOptions
 from ._peers import ROUTER
 from ._router import Router
 from ._router_worker import RouterWorker
+from ._topic_reports import SubscriberHooks, TopicReport
+from ._topics_part import Topics
 
 __all__ = [
     "DIRECTORY",
@@ -58,6 +66,10 @@ __all__ = [
     "PeerRefused",
     "Router",
     "RouterWorker",
+    "SubscriberHooks",
+    "TopicRefused",
+    "TopicReport",
+    "Topics",
     "find_directory_row",
     "load_key_file",
     "make_key_file",

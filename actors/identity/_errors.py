@@ -5,7 +5,8 @@ OnwardError
 ├── DirectoryFileInUse   another process has the file of a directory
 ├── DirectoryFileFailed  that file cannot be opened, read or written
 ├── EngineInUse          a worker is an engine already, or another one has its identity
-└── PeerRefused          a node has not proved its key, or not the one that was asked for
+├── PeerRefused          a node has not proved its key, or not the one that was asked for
+└── TopicRefused         a request about a topic was refused
 ```
 """
 
@@ -14,9 +15,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...protocol import Address, OnwardError
-from ...protocol.identity import Identity, short_text
+from ...protocol.identity import Identity, ResultCode, short_text
 
-__all__ = ["DirectoryFileFailed", "DirectoryFileInUse", "EngineInUse", "PeerRefused"]
+__all__ = [
+    "DirectoryFileFailed",
+    "DirectoryFileInUse",
+    "EngineInUse",
+    "PeerRefused",
+    "TopicRefused",
+]
 
 
 class DirectoryFileInUse(OnwardError):
@@ -84,3 +91,23 @@ class PeerRefused(OnwardError):
 
     def __str__(self) -> str:
         return f"no link between nodes to {self.to}: {self.reason}"
+
+
+class TopicRefused(OnwardError):
+    """A request about a topic was refused; nothing has changed.
+
+    Attributes:
+        topic: The topic.
+        code: The code of the result.
+        detail: More about it, in a few words; empty for nothing.
+    """
+
+    def __init__(self, topic: Identity, code: ResultCode, detail: str = "") -> None:
+        super().__init__(topic, code, detail)
+        self.topic = topic
+        self.code = code
+        self.detail = detail
+
+    def __str__(self) -> str:
+        more = f", {self.detail}" if self.detail else ""
+        return f"the topic {short_text(self.topic)}: {self.code.name}{more}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...protocol.identity import CreatorEnd
 from ...protocol.options import Count, Seconds, check_options
 
 __all__ = ["IdentityOptions"]
@@ -25,6 +26,10 @@ class IdentityOptions:
         handshake_time: Time in which a node has to prove its key, in seconds. Then the link ends.
         max_parked: Messages to one destination that wait until it is known where it is. Beyond: a
             further one is refused. They wait as long as `NodeLimits.pending_timeout`.
+        max_topics: Topics that are created here, or that another node publishes and engines here
+            are subscribed to. Beyond: a further one is refused as `OVERFLOW`.
+        max_subscribers: Engines here that are subscribed to one topic. Beyond: the same.
+        creator_end: What becomes of a topic when the engine that created it ends.
 
     Raises:
         ValueError: A value is out of its range.
@@ -36,6 +41,9 @@ class IdentityOptions:
     max_peers: Count = 1_000
     handshake_time: Seconds = 10.0
     max_parked: Count = 64
+    max_topics: Count = 4096
+    max_subscribers: Count = 10_000
+    creator_end: CreatorEnd = CreatorEnd.DELETE
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -99,7 +99,10 @@ class Router(PeerEvents):
         self.own: Final = key.identity
         self.counts: Final = Counter[str]()
         limits = RoutingLimits(
-            engines=options.max_engines, links=options.max_peers, banned=DirectoryLimits().max_known
+            engines=options.max_engines,
+            topics=options.max_topics,
+            links=options.max_peers,
+            banned=DirectoryLimits().max_known,
         )
         self.table: Final = RoutingTable(self.own, limits)
         self.engines: Final = Engines(

@@ -11,8 +11,10 @@ from ...protocol.identity import SigningKey, Verifiers
 from .._worker import Worker
 from ..access import Access, local_only
 from ._directory_worker import DIRECTORY, DirectoryWorker
+from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._router import Router
+from ._topics_part import Topics
 
 __all__ = ["RouterWorker"]
 
@@ -28,6 +30,8 @@ class RouterWorker(Worker):
 
     Attributes:
         router: The router, once the worker has started.
+        requests: What the workers of the node ask the router for.
+        topics: The topics of the node.
     """
 
     def __init__(
@@ -42,12 +46,17 @@ class RouterWorker(Worker):
         self._given: Final = key, options, milliseconds, verifiers
         self._directory: Final = DirectoryWorker(verifiers, milliseconds, directory)
         self.router: Router
+        self.requests: LocalRequests
+        self.topics: Topics
 
     async def on_start(self) -> None:
         """Start the directory, and add the rule."""
         only = Access(incoming=local_only)
         await self.start_child(lambda: self._directory, address=DIRECTORY, access=only)
         self.router = Router(self, *self._given, self._directory.service)
+        self.requests = LocalRequests(self.router, self)
+        self.topics = Topics(self.router, self, self.requests, self._given[1])
+        self.router.add_part(self.topics)
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
         self.every(_SIGN_OF_LIFE, self.router.greetings.tell)
 
@@ -57,8 +66,9 @@ class RouterWorker(Worker):
         self.router.close()
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
-        """Receive a frame of another node."""
-        self.router.peers.receive(message)
+        """Receive a frame of another node, or a request of a worker of this one."""
+        if not self.requests.take(message):
+            self.router.peers.receive(message)
         return None
 
 

@@ -57,7 +57,7 @@ class RoutingLimits:
 
 
 class AtNode(NamedTuple):
-    """The route to an engine that is at another node.
+    """The route to an engine that is at another node, or to a topic that another node publishes.
 
     Attributes:
         node: The node.

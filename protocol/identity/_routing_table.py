@@ -48,13 +48,13 @@ __all__ = ["CONTROL_PROTOCOLS", "RoutingCounters", "RoutingTable"]
 CONTROL_PROTOCOLS: Final = frozenset({"onward/directory", "onward/router", "onward/topics"})
 """Names of the protocols of requests that only engines of the same node may make."""
 
-_KINDS: Final[dict[type, DestinationKind]] = {
-    AtNode: DestinationKind.ENGINE,
-    Dialable: DestinationKind.NODE,
-    ViaNode: DestinationKind.NODE,
-    HasMembers: DestinationKind.DOMAIN,
+_KINDS: Final[dict[type, frozenset[DestinationKind]]] = {
+    AtNode: frozenset({DestinationKind.ENGINE, DestinationKind.TOPIC}),
+    Dialable: frozenset({DestinationKind.NODE}),
+    ViaNode: frozenset({DestinationKind.NODE}),
+    HasMembers: frozenset({DestinationKind.DOMAIN}),
 }
-"""The kind of destination that a route may be to."""
+"""The kinds of destinations that a route may be to."""
 
 
 @dataclass(slots=True)
@@ -149,9 +149,10 @@ class RoutingTable:
         return engines
 
     def add_topic(self, topic: Identity, scope: RoutingScope) -> bool:
-        """Add a topic that is created or followed here; false at the limit."""
+        """Add a topic that this node publishes; false at the limit."""
         if topic not in self._topics and len(self._topics) >= self._limits.topics:
             return False
+        self._forget(Destination(DestinationKind.TOPIC, topic))
         self._topics[topic] = scope
         return True
 
@@ -183,7 +184,7 @@ class RoutingTable:
         """Apply an update of the directory.
 
         Args:
-            destination: An engine, a node or a domain.
+            destination: An engine, a topic, a node or a domain.
             route: The route to it; `None` for none any more.
             trust: 0 to ban it: its routes and all that lead through it are purged, its link is
                 closed, and messages from it and to it are refused until an update with more.
@@ -191,7 +192,7 @@ class RoutingTable:
         Raises:
             ValueError: The route is to another kind of destination.
         """
-        if route is not None and _KINDS[type(route)] is not destination.kind:
+        if route is not None and destination.kind not in _KINDS[type(route)]:
             raise ValueError(f"{route} is no route to {destination.kind.name}")
         if self._is_here(destination):
             self.counters.ignored += 1
@@ -249,7 +250,7 @@ class RoutingTable:
             case DestinationKind.ENGINE:
                 return self._to_engine(destination, scope)
             case DestinationKind.TOPIC:
-                return self._fan_out(identity, scope)
+                return self._to_topic(destination, scope)
             case DestinationKind.DOMAIN:
                 return self._to_domain(destination, scope)
             case _:
@@ -291,6 +292,17 @@ class RoutingTable:
             return DeliverLocally(worker)
         if scope.kind is ScopeKind.LOCAL:
             return Refuse(RefusalReason.SCOPE)
+        return self._at_its_node(destination, scope)
+
+    def _to_topic(self, destination: Destination, scope: RoutingScope) -> RoutingDecision:
+        reach = self._topics.get(destination.identity)
+        if reach is not None:
+            return FanOut(destination.identity, _narrower(scope, reach))
+        if scope.kind is ScopeKind.LOCAL:
+            return Refuse(RefusalReason.UNKNOWN)
+        return self._at_its_node(destination, scope)
+
+    def _at_its_node(self, destination: Destination, scope: RoutingScope) -> RoutingDecision:
         route = self._use(destination)
         if not isinstance(route, AtNode):
             return LookUp(destination)
@@ -298,12 +310,6 @@ class RoutingTable:
             # The directory has it here, and it has ended.
             return Refuse(RefusalReason.UNKNOWN)
         return self._to_node(route.node, scope)
-
-    def _fan_out(self, topic: Identity, scope: RoutingScope) -> RoutingDecision:
-        reach = self._topics.get(topic)
-        if reach is None:
-            return Refuse(RefusalReason.UNKNOWN)
-        return FanOut(topic, _narrower(scope, reach))
 
     def _to_domain(self, destination: Destination, scope: RoutingScope) -> RoutingDecision:
         if scope.kind is ScopeKind.LOCAL or scope.domain not in {None, destination.identity}:
@@ -367,6 +373,8 @@ class RoutingTable:
 
     def _is_here(self, destination: Destination) -> bool:
         identity = destination.identity
+        if destination.kind is DestinationKind.TOPIC and identity in self._topics:
+            return True
         return identity == self._node or identity in self._engines
 
     def _learn(self, destination: Destination, route: RemoteRoute) -> None:

@@ -13,6 +13,7 @@ never back to the engine that handed it in. So what the network brings is not pu
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -202,6 +203,24 @@ class TopicTable:
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    def __iter__(self) -> Iterator[Identity]:
+        return iter(tuple(self._topics))
+
+    def scope(self, topic: Identity) -> RoutingScope | None:
+        """Return how far a topic goes; `None` without it."""
+        entry = self._topics.get(topic)
+        return None if entry is None else entry.scope
+
+    def subscribers(self, topic: Identity) -> tuple[Identity, ...]:
+        """Return the engines here that are subscribed to a topic; none without it."""
+        entry = self._topics.get(topic)
+        return () if entry is None else tuple(entry.subscribers)
+
+    def may_publish(self, topic: Identity, source: Identity) -> bool:
+        """Whether a source may publish to a topic that is here."""
+        entry = self._topics.get(topic)
+        return entry is not None and (entry.publishers is None or source in entry.publishers)
 
     def topic(self, topic: Identity) -> Topic | None:
         """Return a topic as it is now; `None` without one."""

@@ -11,5 +11,6 @@ It needs the extra `onward[identity]`: `cryptography` has all primitives.
 
 from ._correspondent import Correspondent
 from ._identities import Identities
+from ._topic import Topic
 
-__all__ = ["Correspondent", "Identities"]
+__all__ = ["Correspondent", "Identities", "Topic"]

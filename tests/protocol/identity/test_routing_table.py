@@ -44,7 +44,7 @@ def identity(number: int) -> Identity:
 
 ME, PEER, FAR, HELPER, LOST = (identity(number) for number in range(1, 6))
 HERE, THERE, BEHIND, NOWHERE = (identity(number) for number in range(11, 15))
-OPEN, CLOSED, SHARED = (identity(number) for number in range(21, 24))
+OPEN, CLOSED, SHARED, AWAY, GONE = (identity(number) for number in range(21, 26))
 CLUB, CLAN = identity(31), identity(32)
 SOURCE = identity(41)
 WORDS = Protocol("words", 1)
@@ -73,6 +73,8 @@ def full_table() -> RoutingTable:
     table.update(Destination(NODE, FAR), ViaNode(PEER))
     table.update(Destination(ENGINE, THERE), AtNode(PEER))
     table.update(Destination(ENGINE, BEHIND), AtNode(FAR))
+    table.update(Destination(TOPIC, AWAY), AtNode(PEER))
+    table.update(Destination(TOPIC, GONE), AtNode(ME))
     table.update(Destination(DOMAIN, CLUB), HasMembers(frozenset({PEER, ME})))
     return table
 
@@ -98,7 +100,9 @@ def full_table() -> RoutingTable:
             FanOut(SHARED, IN_CLUB),
             FanOut(SHARED, IN_CLUB),
         ),
-        (TOPIC, NOWHERE, UNKNOWN, UNKNOWN, UNKNOWN),
+        (TOPIC, AWAY, UNKNOWN, ToPeer(PEER, 7), ToPeer(PEER, 7)),
+        (TOPIC, GONE, UNKNOWN, UNKNOWN, UNKNOWN),
+        (TOPIC, NOWHERE, UNKNOWN, *[LookUp(Destination(TOPIC, NOWHERE))] * 2),
         (RELAY, ME, *[DeliverLocally(None)] * 3),
         (RELAY, PEER, OUT, ViaRelay(PEER, 7, None), ViaRelay(PEER, 7, None)),
         (RELAY, HELPER, OUT, OUT, ViaRelay(HELPER, None, None)),
@@ -229,6 +233,7 @@ def test_threat_21_an_identity_without_trust_is_purged_disconnected_and_refused(
         RouteChanged(to_peer),
         RouteChanged(Destination(NODE, FAR)),
         RouteChanged(Destination(ENGINE, THERE)),
+        RouteChanged(Destination(TOPIC, AWAY)),
         Disconnect(PEER, 7),
     ]
     assert table.is_banned(PEER)
@@ -243,6 +248,19 @@ def test_threat_21_an_identity_without_trust_is_purged_disconnected_and_refused(
     assert table.decide(Destination(NODE, FAR), SOURCE, WORDS) == banned
     assert table.update(to_peer, None) == [RouteChanged(to_peer)]
     assert table.decide(to_peer, SOURCE, WORDS) == LookUp(to_peer)
+
+
+def test_a_topic_of_this_node_is_never_elsewhere() -> None:
+    table = full_table()
+    away = Destination(TOPIC, AWAY)
+    assert table.add_topic(AWAY, SCOPE_ANY)
+    assert table.route(away) is None
+    assert table.update(away, AtNode(PEER)) == []
+    assert table.counters.ignored == 1
+    assert table.decide(away, SOURCE, WORDS) == FanOut(AWAY, SCOPE_ANY)
+    table.remove_topic(AWAY)
+    assert table.update(away, AtNode(PEER)) == [RouteChanged(away)]
+    assert table.decide(away, SOURCE, WORDS) == ToPeer(PEER, 7)
 
 
 def test_bans_have_a_limit() -> None:

@@ -150,6 +150,19 @@ def test_only_what_may_publish_does() -> None:
     assert (table.counters.denied, table.counters.unknown) == (1, 1)
 
 
+def test_a_topic_says_how_far_it_goes_and_who_may_publish() -> None:
+    table = table_with(B, C)
+    assert table.create(OTHER, A, IN_DOMAIN, b"advert", frozenset({A})) is OK
+    assert list(table) == [TOPIC, OTHER]
+    assert (table.scope(TOPIC), table.scope(OTHER)) == (SCOPE_LOCAL, IN_DOMAIN)
+    assert (table.subscribers(TOPIC), table.subscribers(OTHER)) == ((B, C), ())
+    assert [table.may_publish(TOPIC, each) for each in (A, B)] == [True, True]
+    assert [table.may_publish(OTHER, each) for each in (A, B)] == [True, False]
+    assert table.scope(DOMAIN) is None
+    assert table.subscribers(DOMAIN) == ()
+    assert not table.may_publish(DOMAIN, A)
+
+
 def test_the_oldest_publication_is_forgotten_at_the_limit() -> None:
     table = TopicTable(TopicLimits(remembered=2))
     assert table.create(TOPIC, A) is OK
