@@ -1,4 +1,4 @@
-"""`onward identity`: make, show and rotate the keys of an identity, and advertise a node."""
+"""`onward identity`: make, show and rotate keys, advertise a node, and trust or ban an identity."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ import getpass
 import json
 import sys
 import time
-from base64 import b64decode, b64encode
-from collections.abc import Generator
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from importlib import import_module
+from base64 import b64encode
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from ..actors import MissingExtra
-from ..protocol import OnwardError, format_route
+from ..protocol import format_route
 from ._access import read_secret
 from ._arguments import Commands, no_log, route
+from ._directory import add_directory_actions
+from ._identity_rows import advert_rows, failures, identity_rows, print_rows, time_text
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeySource", "add_commands"]
 
-_DESCRIPTION: Final = "Make, show and rotate the keys of an identity."
+_DESCRIPTION: Final = "Make, show and rotate the keys of an identity, and trust or ban one."
 
 _NEW: Final = """\
 Make an identity, which is a public key, and the file of its keys, which only its owner can read.
@@ -59,7 +56,9 @@ The file is replaced as a whole or stays as it is.
 def add_commands(commands: Commands) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
-        "identity", help="make, show and rotate the keys of an identity", description=_DESCRIPTION
+        "identity",
+        help="make, show and rotate the keys of an identity, and trust or ban one",
+        description=_DESCRIPTION,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -105,6 +104,8 @@ def add_commands(commands: Commands) -> None:
     _add_passphrase(advert, "the passphrase of an encrypted file; it is asked for by default")
     advert.set_defaults(command=_advert)
 
+    add_directory_actions(actions)
+
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="the key file")
@@ -115,7 +116,7 @@ def _add_passphrase(parser: argparse._ActionsContainer, text: str) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    with _failures(arguments.file):
+    with failures(arguments.file):
         from ..actors.identity import make_key_file
         from ..protocol.identity import identity_text
 
@@ -133,7 +134,7 @@ def _new(arguments: argparse.Namespace) -> None:
 
 def _rotate(arguments: argparse.Namespace) -> None:
     path: Path = arguments.file
-    with _failures(path):
+    with failures(path):
         from ..actors.identity import rotate_key_file
         from ..protocol.identity import SealingKey
 
@@ -145,7 +146,7 @@ def _rotate(arguments: argparse.Namespace) -> None:
 
 def _advert(arguments: argparse.Namespace) -> None:
     path: Path = arguments.file
-    with _failures(path):
+    with failures(path):
         from ..actors.identity import load_key_file
         from ..protocol.identity import (
             MAX_WEIGHT,
@@ -172,23 +173,12 @@ def _advert(arguments: argparse.Namespace) -> None:
 
 def _show(arguments: argparse.Namespace) -> None:
     path = Path(arguments.what)
-    with _failures(path):
+    with failures(path):
         rows = _file_rows(path, arguments) if _is_there(path) else _text_rows(arguments.what)
     if arguments.json:
         print(json.dumps(rows))
         return
-    for name, value in rows.items():
-        print(printable(f"{name.replace('_', ' '):<12} {_shown(value)}").rstrip())
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "never"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return "  ".join(map(str, cast("list[object]", value))) or "none"
-    return str(value)
+    print_rows(rows)
 
 
 def _text_rows(text: str) -> dict[str, object]:
@@ -200,56 +190,14 @@ def _text_rows(text: str) -> dict[str, object]:
     )
 
     if len(text.strip()) > 2 * IDENTITY_TEXT_SIZE:
-        return _advert_rows(text)
+        return advert_rows(text)
     try:
         if ":" in text:
             kind, identity = parse_destination(text)
-            return {"destination": kind.name.lower(), **_identity_rows(identity)}
-        return _identity_rows(parse_identity(text))
+            return {"destination": kind.name.lower(), **identity_rows(identity)}
+        return identity_rows(parse_identity(text))
     except BadIdentity as error:
         raise CommandError(printable(f"{error}; and there is no such file")) from None
-
-
-def _advert_rows(text: str) -> dict[str, object]:
-    from ..protocol.identity import (
-        BadRecord,
-        NodeAdvert,
-        Verifiers,
-        key_id,
-        open_advert,
-        parse_advert_envelope,
-    )
-
-    try:
-        envelope = parse_advert_envelope(b64decode("".join(text.split()), validate=True))
-        advert = open_advert(envelope, Verifiers())
-    except (ValueError, BadRecord):
-        raise CommandError("it is no advert, and there is no such file") from None
-    if advert is None:
-        raise CommandError("the signature of the advert does not fit")
-    rows: dict[str, object] = {
-        "advert": envelope.kind.name.lower(),
-        **_identity_rows(advert.identity),
-        "signature": "fits",
-        "version": advert.version,
-        "created": _time(advert.created),
-    }
-    if isinstance(advert, NodeAdvert):
-        rows["routes"] = [each.route for each in advert.addresses]
-        rows["sealing_key"] = key_id(advert.kx).hex()
-    return rows
-
-
-def _identity_rows(identity: bytes) -> dict[str, object]:
-    from ..protocol.identity import identity_text, is_derived, parse_identity_bytes, short_text
-
-    made = parse_identity_bytes(identity)
-    return {
-        "identity": identity_text(made),
-        "short": short_text(made),
-        "kind": "derived" if is_derived(made) else "key",
-        "checksum": "fits",
-    }
 
 
 def _file_rows(path: Path, arguments: argparse.Namespace) -> dict[str, object]:
@@ -264,13 +212,13 @@ def _file_rows(path: Path, arguments: argparse.Namespace) -> dict[str, object]:
             load_key_file(path, passphrase)
     _report_unfinished(path)
     return {
-        **_identity_rows(file.identity),
+        **identity_rows(file.identity),
         "name": file.name,
-        "created": _time(file.created),
+        "created": time_text(file.created),
         "encrypted": file.lock is not None,
         "checked": checked,
         "sealing_key": key_id(file.sealing_key).hex(),
-        "rotated": None if file.rotated is None else _time(file.rotated),
+        "rotated": None if file.rotated is None else time_text(file.rotated),
     }
 
 
@@ -289,13 +237,6 @@ def _report_unfinished(path: Path) -> None:
             printable(f"{each} was left by a rotation that was cut off, and can be removed"),
             file=sys.stderr,
         )
-
-
-def _time(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"
 
 
 def _given(arguments: argparse.Namespace) -> str | None:
@@ -326,21 +267,6 @@ def _asked(*, again: bool = False) -> str:
     return passphrase
 
 
-@contextmanager
-def _failures(path: Path) -> Generator[None]:
-    """Report what fails as one line, and the extra if that is what is missing."""
-    try:
-        import_module("cryptography")
-    except ImportError:
-        raise MissingExtra("onward identity", "identity") from None
-    try:
-        yield
-    except OSError as error:
-        raise CommandError(printable(f"{path}: {error.strerror}")) from error
-    except OnwardError as error:
-        raise CommandError(printable(str(error))) from error
-
-
 class KeySource:
     """A key file that a command sends by.
 
@@ -358,7 +284,7 @@ class KeySource:
 
     def __init__(self, path: str | Path, arguments: argparse.Namespace) -> None:
         self._path: Final = Path(path)
-        with _failures(self._path):
+        with failures(self._path):
             from ..actors.identity import load_key_file
 
             self._passphrase: Final = _given_or_asked(self._path, arguments)

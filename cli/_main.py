@@ -57,6 +57,7 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "password": "_password",
         "jwt": "_jwt",
         "identity": "_identity",
+        "lookup": "_directory",
         "check": "_check",
         "check-access": "_check_access",
         "bench": "_bench",

@@ -147,6 +147,11 @@ class Directory:
         local = NOTHING_SAID if entry is None else entry.local
         return self.update(identity, replace(local, trust=trust))
 
+    def trust(self, identity: Identity) -> int:
+        """Return the trust in an identity; that in any if it is not known."""
+        entry = self._table.get(identity)
+        return NOTHING_SAID.trust if entry is None else entry.local.trust
+
     def forget(self, identity: Identity) -> bool:
         """Forget an identity, what the node says about it included; return whether it was known."""
         known = self._table.remove(identity)
@@ -279,8 +284,7 @@ class Directory:
             self._forget_changes(self._table.use(identity))
 
     def _is_banned(self, identity: Identity) -> bool:
-        entry = self._table.get(identity)
-        return entry is not None and entry.local.trust == TRUST_BANNED
+        return self.trust(identity) == TRUST_BANNED
 
     def _equivocated(self, identity: Identity) -> None:
         """Mark an identity that signed two adverts of one version."""

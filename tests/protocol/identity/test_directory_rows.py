@@ -269,6 +269,8 @@ def test_the_identities_that_are_banned_are_given() -> None:
     known.set_trust(KEYS[0].identity, 0)
     known.set_trust(KEYS[5].identity, 1)
     assert list(known.banned()) == [KEYS[0].identity]
+    assert [known.trust(key.identity) for key in KEYS] == [0, 128, 128, 128, 200, 1]
+    assert known.trust(SigningKey(b"x" * 32).identity) == 128
 
 
 @given(
