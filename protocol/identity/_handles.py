@@ -107,7 +107,8 @@ class ExpectedAnswer:
     Attributes:
         peer: The first hop of the path, by which the answer comes.
         reply_keys: Those of the hops of the path, in their order.
-        request: The `id` of the message that asks.
+        asker: The identity of this node that asks.
+        asked: The identity that it asks.
         expiry: When it is of no use any more, in Unix milliseconds.
 
     Raises:
@@ -116,7 +117,8 @@ class ExpectedAnswer:
 
     peer: Identity
     reply_keys: tuple[bytes, ...] = field(repr=False)
-    request: int
+    asker: Identity
+    asked: Identity
     expiry: int
 
     def __post_init__(self) -> None:
@@ -136,12 +138,14 @@ class Answer:
     """An answer that has come.
 
     Attributes:
-        request: The `id` of the message that asked.
+        asker: The identity of this node that has asked.
+        asked: The identity that was asked; its node has sealed the answer.
         data: What the far end has sealed.
     """
 
-    request: int
-    data: bytes
+    asker: Identity
+    asked: Identity
+    data: bytes = field(repr=False)
 
 
 _E = TypeVar("_E", ReturnHandle, ExpectedAnswer)
@@ -178,6 +182,11 @@ class _Handles(Generic[_E]):
     def forget_peer(self, peer: Identity) -> None:
         """Forget the handles of a peer that is not trusted any more."""
         for handle in [each for each, entry in self._entries.items() if entry.peer == peer]:
+            self._remove(handle)
+
+    def forget(self, handle: bytes) -> None:
+        """Forget a handle that comes to no use, if it is there."""
+        if handle in self._entries:
             self._remove(handle)
 
     def _add(self, handle: bytes, entry: _E, now: int) -> HandleRefusal | None:
@@ -344,7 +353,7 @@ class ExpectedAnswers(_Handles[ExpectedAnswer]):
         data = open_answer(entry.reply_keys, reply)
         if data is None:
             return self._counted(HandleRefusal.TAMPERED)
-        return Answer(entry.request, data)
+        return Answer(entry.asker, entry.asked, data)
 
 
 def _check_handle(handle: bytes) -> None:

@@ -65,7 +65,7 @@ def test_an_answer_comes_back_the_way_that_its_message_went(
         reply_keys=reply_keys,
     )
     expected = ExpectedAnswers()
-    waited = ExpectedAnswer(nodes[0].identity, reply_keys, 7, EXPIRY)
+    waited = ExpectedAnswer(nodes[0].identity, reply_keys, B, C, EXPIRY)
     assert expected.expect(HANDLE, waited, NOW) is None
     content, peer = RelayContent(envelope, HANDLE), SENDER.identity
     outcomes: list[PeelOutcome] = []
@@ -85,7 +85,7 @@ def test_an_answer_comes_back_the_way_that_its_message_went(
     assert back.peer == SENDER.identity
     assert back.content.handle == HANDLE
     answer = expected.open(HANDLE, nodes[0].identity, back.content.reply, NOW)
-    assert answer == Answer(7, data)
+    assert answer == Answer(B, C, data)
     # Nothing is left of it anywhere.
     assert len(expected) == sum(len(node.handles) for node in nodes) == 0
 
@@ -103,7 +103,7 @@ def test_the_answer_to_what_has_passed_unchanged_does_so_as_well() -> None:
         [far.hop], message_to(far), expiry=EXPIRY, signers=[SENDER], reply_keys=[key]
     )
     expected = ExpectedAnswers()
-    waited = ExpectedAnswer(between.identity, (key,), 7, EXPIRY)
+    waited = ExpectedAnswer(between.identity, (key,), B, C, EXPIRY)
     assert expected.expect(HANDLE, waited, NOW) is None
     peeled, content = between.take_with_handle(RelayContent(envelope, HANDLE), SENDER.identity)
     assert (peeled.outcome, content.envelope) == (PeelOutcome.UNCHANGED, envelope)
@@ -118,7 +118,7 @@ def test_the_answer_to_what_has_passed_unchanged_does_so_as_well() -> None:
         ReplyContent(HANDLE, first.content.reply),
     )
     answer = expected.open(HANDLE, between.identity, back.content.reply, NOW)
-    assert answer == Answer(7, b"yes")
+    assert answer == Answer(B, C, b"yes")
 
 
 def test_a_handle_is_good_for_one_use() -> None:
@@ -129,6 +129,14 @@ def test_a_handle_is_good_for_one_use() -> None:
     passed(handles.answer(HANDLE, b"yes", NONCE, NOW))
     assert handles.answer(HANDLE, b"no", NONCE, NOW) is HandleRefusal.UNKNOWN
     assert counted(handles) == {HandleRefusal.UNKNOWN: 1}
+
+
+def test_a_handle_that_comes_to_no_use_is_forgotten() -> None:
+    handles = table()
+    handles.forget(HANDLE)
+    handles.forget(HANDLE)
+    assert len(handles) == 0
+    assert handles.pass_back(HANDLE, B, REPLY, NOW) is HandleRefusal.UNKNOWN
 
 
 def test_a_handle_of_another_peer_is_refused_and_stays() -> None:
@@ -243,21 +251,21 @@ def test_an_answer_that_was_changed_is_found_and_waited_for_no_longer() -> None:
     changed = bytearray(reply)
     changed[100] ^= 1
     expected = ExpectedAnswers()
-    waited = ExpectedAnswer(A, (KEY,), 7, EXPIRY)
+    waited = ExpectedAnswer(A, (KEY,), B, C, EXPIRY)
     assert expected.expect(HANDLE, waited, NOW) is None
     assert expected.open(HANDLE, B, reply, NOW) is HandleRefusal.FOREIGN
     assert expected.open(HANDLE, A, b"", NOW) is HandleRefusal.BAD_SIZE
     assert expected.open(HANDLE, A, bytes(changed), NOW) is HandleRefusal.TAMPERED
     assert expected.open(HANDLE, A, reply, NOW) is HandleRefusal.UNKNOWN
     assert expected.expect(HANDLE, waited, NOW) is None
-    assert expected.open(HANDLE, A, reply, NOW) == Answer(7, b"yes")
+    assert expected.open(HANDLE, A, reply, NOW) == Answer(B, C, b"yes")
     assert expected.expect(HANDLE, waited, NOW) is None
     assert expected.open(HANDLE, A, reply, EXPIRY + MAX_SKEW + 1) is HandleRefusal.EXPIRED
 
 
 def test_the_answers_that_are_waited_for_have_a_limit() -> None:
     expected = ExpectedAnswers(limit=1)
-    waited = ExpectedAnswer(A, (KEY,), 7, EXPIRY)
+    waited = ExpectedAnswer(A, (KEY,), B, C, EXPIRY)
     assert expected.expect(HANDLE, waited, NOW) is None
     assert expected.expect(BACK, waited, NOW) is HandleRefusal.FULL
     assert len(expected) == 1
@@ -271,9 +279,9 @@ def test_keys_and_handles_of_another_size_are_errors() -> None:
     with pytest.raises(BadKey, match="no key: a reply key has 32 bytes, not 31"):
         ReturnHandle(A, BACK, KEY[:31], EXPIRY, B)
     with pytest.raises(BadKey, match="no key: a reply key has 32 bytes, not 33"):
-        ExpectedAnswer(A, (KEY, KEY + b"\0"), 7, EXPIRY)
+        ExpectedAnswer(A, (KEY, KEY + b"\0"), B, C, EXPIRY)
     with pytest.raises(BadKey, match="no key: a path has a reply key for each hop"):
-        ExpectedAnswer(A, (), 7, EXPIRY)
+        ExpectedAnswer(A, (), B, C, EXPIRY)
     assert "reply_key" not in repr(entry())
 
 
