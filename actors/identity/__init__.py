@@ -37,6 +37,7 @@ from ._key_file import (
 )
 from ._options import IdentityOptions
 from ._peers import ROUTER
+from ._relays import Relays
 from ._router import Router
 from ._router_worker import RouterWorker
 from ._topic_reports import SubscriberHooks, TopicReport
@@ -64,6 +65,7 @@ __all__ = [
     "IdentityOptions",
     "KeyFileRefused",
     "PeerRefused",
+    "Relays",
     "Router",
     "RouterWorker",
     "SubscriberHooks",

@@ -30,6 +30,8 @@ class IdentityOptions:
             are subscribed to. Beyond: a further one is refused as `OVERFLOW`.
         max_subscribers: Engines here that are subscribed to one topic. Beyond: the same.
         creator_end: What becomes of a topic when the engine that created it ends.
+        anonymous: Whether relays are not to learn which node has sent what goes over them: each
+            layer is signed by a key for one use. Relays that allow by source refuse those.
 
     Raises:
         ValueError: A value is out of its range.
@@ -44,6 +46,7 @@ class IdentityOptions:
     max_topics: Count = 4096
     max_subscribers: Count = 10_000
     creator_end: CreatorEnd = CreatorEnd.DELETE
+    anonymous: bool = False
 
     def __post_init__(self) -> None:
         check_options(self)

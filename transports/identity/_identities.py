@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,7 +17,9 @@ from ...actors.identity import (
     Correspondence,
     DirectoryService,
     Engine,
+    IdentityKeys,
     IdentityOptions,
+    Relays,
     RouterWorker,
     SubscriberHooks,
     TopicRefused,
@@ -34,6 +37,7 @@ from ...protocol import (
 from ...protocol.identity import (
     SCOPE_ANY,
     SCOPE_LOCAL,
+    SEED_SIZE,
     TRUST_BANNED,
     TRUST_DEFAULT,
     AdvertEnvelope,
@@ -42,10 +46,14 @@ from ...protocol.identity import (
     DirectoryLimits,
     Identity,
     Ordering,
+    RelayLoadLimits,
+    RelayPolicy,
     Reliability,
+    ReservationLimits,
     ResultCode,
     RoutingPrefs,
     RoutingScope,
+    SealingKeys,
     Security,
     SigningKey,
     Target,
@@ -89,24 +97,29 @@ class Identities:
         self._worker: Final = worker
         self._router: Final = worker.router
         self._topics: Final = worker.topics
+        self._relays: Relays
 
     @classmethod
     async def attach(
         cls,
         node: Node,
-        key: SigningKey,
+        key: SigningKey | IdentityKeys,
         options: IdentityOptions = _OPTIONS,
         *,
         expose: Iterable[AddressLike] = (),
         allow: Iterable[AddressLike] = (),
         directory: Path | None = None,
         clock: Callable[[], float] | None = None,
+        relay: RelayPolicy | None = None,
+        relay_limits: RelayLoadLimits | None = None,
+        reservation_limits: ReservationLimits | None = None,
     ) -> Identities:
         """Give a node an identity.
 
         Args:
             node: The node.
-            key: Its key.
+            key: Its keys, as of `load_key_file`; or the one to sign with alone, to which a key to
+                seal to is drawn. What is sealed to that one cannot be read after a restart.
             options: The options.
             expose: The addresses that other identities may send to, by `36#node:… => address`, for
                 the node itself; none by default. Engines need not be among them.
@@ -115,6 +128,9 @@ class Identities:
                 it is made if it is not there. `None`: the node forgets it when it stops.
             clock: Returns the time since the Unix epoch, in seconds, such as that of a simulation;
                 by default that of the machine.
+            relay: What the node relays for others; by default nothing.
+            relay_limits: The limits of what it spends on that.
+            reservation_limits: The limits of reservations.
 
         Raises:
             AddressInUse: The node has an identity.
@@ -124,7 +140,11 @@ class Identities:
         """
         check_value("options", options, IdentityOptions)
         now = time.time if clock is None else clock
-        worker = RouterWorker(key, options, lambda: int(now() * 1000), directory)
+        if isinstance(key, IdentityKeys):
+            signing, sealing = key.signing, key.sealing_keys()
+        else:
+            signing, sealing = key, SealingKeys(secrets.token_bytes(SEED_SIZE))
+        worker = RouterWorker(signing, options, lambda: int(now() * 1000), directory)
         await node.start(lambda: worker, address=ROUTER)
         exposed = Exposed(map(as_address, expose), map(as_address, allow))
 
@@ -133,7 +153,19 @@ class Identities:
             return link, worker.spawn(lambda: link)
 
         worker.router.links.open = open_link
-        return cls(worker)
+        made = cls(worker)
+        made._relays = Relays(
+            worker.router,
+            worker,
+            signing,
+            sealing,
+            anonymous=options.anonymous,
+            policy=relay,
+            limits=relay_limits,
+            reservations=reservation_limits,
+        )
+        worker.router.add_part(made._relays)
+        return made
 
     @property
     def own(self) -> Identity:
@@ -144,6 +176,11 @@ class Identities:
     def node(self) -> Node:
         """The node."""
         return self._worker.node
+
+    @property
+    def sealing_key(self) -> bytes:
+        """The public key that others seal to for this node, which its advert has."""
+        return self._relays.sealing.public
 
     @property
     def directory(self) -> DirectoryService:

@@ -207,7 +207,11 @@ async def test_what_is_of_no_kind_that_is_served_is_refused(
     strange.say(ControlContent(b"\xff"))
     bad = Greeting(0, 0, (AdvertEnvelope(AdvertKind.ENGINE, b"\xff"),))
     strange.say(ControlContent(serialize_greeting(bad)))
-    expected = {"messages of a kind that is not served": 2, "records that cannot be read": 3}
+    expected = {
+        "messages for relays: it is no message for a relay": 1,
+        "answers over relays: no answer has this size": 1,
+        "records that cannot be read": 3,
+    }
     await eventually(lambda: ours.refused() == expected)
     assert ours.peers() == (STRANGE.identity,)
 

@@ -16,7 +16,6 @@ from onward.protocol import (
     LinkDown,
     LinkLost,
     Message,
-    NotExposed,
     PayloadTooBig,
     UnknownAddress,
     UnreadableAddress,
@@ -183,8 +182,8 @@ async def test_a_destination_that_is_not_served_is_refused(a: Node, c: Node) -> 
     await joined((a, ours), c)
     with pytest.raises(Unresolved, match="no topic of this node"):
         a.send(f"36#topic:{identity_text(key_of('x').identity)}", b"")
-    with pytest.raises(NotExposed):
-        a.send(f"36#relay:{identity_text(theirs.own)}", b"")
+    with pytest.raises(Unresolved, match="the router refuses it: scope"):
+        a.send(f"36#domain:{identity_text(theirs.own)}?scope=local", b"")
 
 
 async def test_an_engine_ends_with_its_worker(a: Node, c: Node) -> None:

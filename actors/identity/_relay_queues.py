@@ -1,0 +1,185 @@
+"""What a relay passes on: sent at once, or held until there is a link with room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...protocol import OnwardError
+from ...protocol.identity import (
+    HANDLE_SIZE,
+    EngineContent,
+    Identity,
+    P2PMessage,
+    RelayContent,
+    RelayHoldings,
+    RelayLoadLimits,
+    RelayStatus,
+    ReplyContent,
+    serialize_p2p_message,
+)
+
+if TYPE_CHECKING:
+    from .._worker import Worker
+    from ..runtime._timer import Timer
+    from ._router import Router
+
+__all__ = ["Passed", "RelayQueues", "record_of", "size_of"]
+
+Passed = EngineContent | RelayContent | ReplyContent
+"""What a relay passes on."""
+
+
+class _Held(NamedTuple):
+    content: Passed
+    size: int
+    expiry: int
+
+
+class RelayQueues:
+    """The messages that a relay passes on, for each next node.
+
+    Args:
+        router: The router.
+        worker: Its worker, for the timer.
+        limits: The limits of what is held.
+
+    Attributes:
+        holdings: How much is held.
+        relayed: What was given to links.
+        relayed_size: Its bytes.
+    """
+
+    __slots__ = (
+        "_due",
+        "_held",
+        "_router",
+        "_timer",
+        "_worker",
+        "holdings",
+        "relayed",
+        "relayed_size",
+    )
+
+    def __init__(self, router: Router, worker: Worker, limits: RelayLoadLimits) -> None:
+        self._router: Final = router
+        self._worker: Final = worker
+        self.holdings: Final = RelayHoldings(limits)
+        # Of each node that has no link, or a link with no room.
+        self._held: Final[dict[Identity, deque[_Held]]] = {}
+        self._timer: Timer | None = None
+        self._due = 0
+        self.relayed = 0
+        self.relayed_size = 0
+
+    def send(self, node: Identity, content: Passed, expiry: int) -> RelayStatus:
+        """Pass something on, now or as soon as there is a link with room.
+
+        Args:
+            node: The next node.
+            content: What it is told.
+            expiry: When it is of no use any more, in Unix milliseconds.
+
+        Returns:
+            `OK`, or `RESOURCE_LIMIT_EXCEEDED`: as much is held as may be.
+        """
+        if node not in self._held and self._is_joined(node):
+            self._give(node, content)
+            return RelayStatus.OK
+        size = size_of(content)
+        status = self.holdings.hold(node, size)
+        if status is RelayStatus.OK:
+            self._held.setdefault(node, deque()).append(_Held(content, size, expiry))
+            self._arm(expiry)
+        return status
+
+    def flush(self, node: Identity) -> None:
+        """Send what is held for a node, as far as its link has room."""
+        held = self._held.get(node)
+        if held is None or (held and not self._is_joined(node)):
+            return
+        del self._held[node]
+        now = self._router.milliseconds()
+        while held and node not in self._held:
+            each = held.popleft()
+            self.holdings.release(node, each.size)
+            if each.expiry < now:
+                self._router.counts[_EXPIRED] += 1
+            else:
+                self._give(node, each.content)
+        if held:
+            self._held[node] = held
+
+    def drop(self, node: Identity) -> None:
+        """Drop what is held for a node, as it is banned."""
+        for each in self._held.pop(node, ()):
+            self.holdings.release(node, each.size)
+            self._router.counts["messages held for a node that is banned"] += 1
+
+    def close(self) -> None:
+        """End, as the node does."""
+        self._held.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _is_joined(self, node: Identity) -> bool:
+        session = self._router.peers.sessions.get(node)
+        return session is not None and session.is_greeted
+
+    def _give(self, node: Identity, content: Passed) -> None:
+        """Give something to a link; if its queue is full, what follows is held until it is not."""
+        record = record_of(self._router.own, node, content)
+        self.relayed += 1
+        self.relayed_size += size_of(content)
+        room = self._router.peers.send(node, record, self._failed)
+        if room is not None:
+            self._held.setdefault(node, deque())
+            asyncio.ensure_future(room).add_done_callback(lambda _: self.flush(node))
+
+    def _failed(self, _: OnwardError) -> None:
+        self._router.counts["relayed messages that a link has not sent"] += 1
+
+    # --- what expires -----------------------------------------------------------------------
+
+    def _arm(self, expiry: int) -> None:
+        if self._timer is not None:
+            if self._due <= expiry:
+                return
+            self._timer.cancel()
+        self._due = expiry
+        seconds = max(0, expiry + 1 - self._router.milliseconds()) / 1000
+        self._timer = self._worker.after(seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        """Drop what has expired."""
+        self._timer = None
+        now = self._router.milliseconds()
+        for node, held in list(self._held.items()):
+            left = [each for each in held if each.expiry >= now]
+            for each in held:
+                if each.expiry < now:
+                    self.holdings.release(node, each.size)
+                    self._router.counts[_EXPIRED] += 1
+            if len(left) != len(held):
+                held.clear()
+                held.extend(left)
+            if not held and not self._is_joined(node):
+                del self._held[node]
+        expiries = [each.expiry for held in self._held.values() for each in held]
+        if expiries:
+            self._arm(min(expiries))
+
+
+def record_of(own: Identity, node: Identity, content: Passed) -> bytes:
+    """Return the record of a message between nodes. With a handle and without it has one size."""
+    pad = HANDLE_SIZE if isinstance(content, RelayContent) and content.handle is None else 0
+    return serialize_p2p_message(P2PMessage(own, node, content, pad))
+
+
+def size_of(content: Passed) -> int:
+    """Return the bytes of what is passed on."""
+    return len(content.reply if isinstance(content, ReplyContent) else content.envelope)
+
+
+_EXPIRED: Final = "relayed messages that have expired while they were held"

@@ -1,0 +1,133 @@
+"""The part of the router for relays: what goes over them, and what this node relays itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from ...protocol import Message
+from ...protocol.identity import (
+    DestinationKind,
+    Identity,
+    IdentityUpdated,
+    P2PContent,
+    RelayContent,
+    RelayLoadLimits,
+    RelayPolicy,
+    ReplyContent,
+    ReservationLimits,
+    SealingKeys,
+    SigningKey,
+    Target,
+)
+from ..routing._pending import Pending
+from ._relay_service import RelayService
+from ._router_part import RouterPart
+from ._sealed_ways import SealedWays
+
+if TYPE_CHECKING:
+    from .._worker import Worker
+    from ._carriage import Carriage
+    from ._outgoing import Undelivered
+    from ._router import Router
+    from ._session import Session
+
+__all__ = ["Relays"]
+
+
+class Relays(RouterPart):
+    """The relays of a router.
+
+    Args:
+        router: The router.
+        worker: Its worker, for timers.
+        key: The key of the node.
+        sealing: The keys that others seal to.
+        anonymous: Whether relays are not to learn which node has sent what goes over them.
+        policy: What the node relays; by default nothing.
+        limits: The limits of what it spends on that.
+        reservations: The limits of reservations.
+
+    Attributes:
+        sealing: The keys that others seal to; the present one is for the advert of the node.
+        ways: What goes out over relays.
+        service: What comes for this node as a relay.
+    """
+
+    kinds: ClassVar[tuple[DestinationKind, ...]] = (DestinationKind.RELAY,)
+    contents: ClassVar[tuple[type[P2PContent], ...]] = (RelayContent, ReplyContent)
+
+    def __init__(
+        self,
+        router: Router,
+        worker: Worker,
+        key: SigningKey,
+        sealing: SealingKeys,
+        *,
+        anonymous: bool = False,
+        policy: RelayPolicy | None = None,
+        limits: RelayLoadLimits | None = None,
+        reservations: ReservationLimits | None = None,
+    ) -> None:
+        self.sealing: Final = sealing
+        self.ways: Final = SealedWays(router, key, anonymous)
+        self.service: Final = RelayService(
+            router,
+            worker,
+            sealing,
+            policy or RelayPolicy(),
+            limits or RelayLoadLimits(),
+            reservations or ReservationLimits(),
+        )
+        self._router: Final = router
+        router.directory.on_update.append(self._updated)
+
+    def resolve(self, message: Message, target: Target) -> Message | Pending | None:
+        """Resolve relays and what is behind them; see `SealedWays.resolve`."""
+        return self.ways.resolve(message, target)
+
+    def carry(
+        self,
+        own: Identity,
+        to: Identity,
+        message: Message,
+        carriage: Carriage,
+        undelivered: Undelivered,
+    ) -> Awaitable[None] | None:
+        """Seal a message for the relays that its carriage has."""
+        return self.ways.carry(own, to, message, carriage, undelivered)
+
+    def answer(
+        self, token: bytes, message: Message, undelivered: Undelivered
+    ) -> Awaitable[None] | None:
+        """Seal an answer, and send it back over the relays."""
+        return self.service.answer(token, message, undelivered)
+
+    def receive(self, session: Session, content: P2PContent) -> None:
+        """Receive a message for a relay, or an answer."""
+        if isinstance(content, RelayContent):
+            self.service.receive(session, content)
+        elif isinstance(content, ReplyContent) and not self.ways.open(session.node, content):
+            self.service.pass_back(session, content)
+
+    def node_joined(self, node: Identity) -> None:
+        """Send what is held for a node."""
+        self.service.queues.flush(node)
+
+    def node_lost(self, node: Identity) -> None:
+        """End what the node has reserved here."""
+        self.service.node_lost(node)
+
+    def banned(self, identity: Identity) -> None:
+        """Forget what is of an identity that has no trust any more."""
+        self.ways.expected.forget_peer(identity)
+        self.service.banned(identity)
+
+    def close(self) -> None:
+        """End, as the node does."""
+        self.service.queues.close()
+
+    def _updated(self, update: IdentityUpdated) -> None:
+        """Resolve again what waits for an identity, as its key may be known now."""
+        if update.record is not None and update.record.advert is not None:
+            self._router.found(update.identity)
