@@ -65,8 +65,8 @@ class Greetings:
         self._told = 0
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
         self._unknown: Final = MessageIds()  # to nodes that have not greeted
-        # Of the adverts of engines elsewhere; at the limit the one heard longest ago is let go.
-        self._versions: Final[OrderedDict[Identity, int]] = OrderedDict()
+        # Version and node of engines elsewhere; at the limit that heard longest ago is let go.
+        self._heard: Final[OrderedDict[Identity, tuple[int, Identity]]] = OrderedDict()
 
     # --- to tell ------------------------------------------------------------------------------
 
@@ -146,23 +146,30 @@ class Greetings:
 
     def _learn(self, advert: EngineAdvert, node: Identity) -> None:
         """Believe an engine about its node, if it is the node that has told it."""
-        version = self._versions.get(advert.identity, -1)
+        version, _ = self._heard.get(advert.identity, (-1, node))
+        if advert.node != node or advert.version < version:
+            self._router.counts["adverts that are old or of another node"] += 1
+            return
+        self._heard[advert.identity] = advert.version, node
+        self._heard.move_to_end(advert.identity)
+        if len(self._heard) > _MAX_HEARD:
+            self._heard.popitem(last=False)
         if self._router.table.is_banned(advert.identity):
             # To learn a route is to trust it: the ban would be over.
             self._router.counts["adverts of what is banned"] += 1
             return
-        if advert.node != node or advert.version < version:
-            self._router.counts["adverts that are old or of another node"] += 1
-            return
-        self._versions[advert.identity] = advert.version
-        self._versions.move_to_end(advert.identity)
-        if len(self._versions) > _MAX_VERSIONS:
-            self._versions.popitem(last=False)
         self._router.learn(advert.identity, node)
 
+    def believe_again(self, engine: Identity) -> None:
+        """Believe the last advert of an engine that was banned, if its node is still there."""
+        _, node = self._heard.get(engine, (-1, None))
+        if node is not None and node in self._router.peers.sessions:
+            self._router.learn(engine, node)
+            self._router.found(engine)
+
     def forget(self, engine: Identity) -> None:
-        """Forget the version of an engine, as it made room for others of its node."""
-        self._versions.pop(engine, None)
+        """Forget what was heard of an engine, as it made room for others of its node."""
+        self._heard.pop(engine, None)
 
     def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
         """Take the id of a message to a node, or to an engine at it.
@@ -176,8 +183,9 @@ class Greetings:
         return clock.ids.take(own, to, clock.begins)
 
 
-_MAX_VERSIONS: Final = 65_536
-"""Most versions of engines elsewhere: as many as routes. One node alone cannot have all let go."""
+_MAX_HEARD: Final = 65_536
+"""Most engines elsewhere of which the last advert is known: as many as routes. One node alone
+cannot have all let go."""
 
 
 class _Clock:

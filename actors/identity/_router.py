@@ -53,6 +53,7 @@ from ._greetings import Greetings
 from ._incoming import Incoming
 from ._options import IdentityOptions
 from ._outgoing import ONWARD, Outgoing
+from ._parking import Parking
 from ._peers import PeerEvents, Peers
 from ._router_part import RouterPart
 from ._session import Session
@@ -133,7 +134,7 @@ class Router(PeerEvents):
         self._part_of_kind: Final[dict[DestinationKind, RouterPart]] = {}
         self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
         self._part_of_control: Final[dict[int, RouterPart]] = {}
-        self._parked: Final[dict[Identity, Pending]] = {}
+        self._parked: Final = Parking(options.max_parked)
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
 
@@ -177,6 +178,7 @@ class Router(PeerEvents):
         return engine
 
     def _engine_ended(self, engine: Engine) -> None:
+        self._parked.end(engine.identity)  # it would go out in the name of the node
         self.table.remove_engine(engine.identity)
         self.greetings.forget_advert(engine.identity)
         for part in self._parts:
@@ -306,27 +308,19 @@ class Router(PeerEvents):
         to = message[0][0]
         if target.tprefs is not None and target.tprefs.reliability is Reliability.UNRELIABLE:
             raise Unresolved(to, "no way to it is known, and the message is not to wait")
-        pending = self._parked.get(identity)
+        pending = self._parked.park(identity, self.own_of(message[3]))
         if pending is None:
-            # Those without a message are left behind by messages that have been given up.
-            for each in [each for each, left in self._parked.items() if not len(left)]:
-                del self._parked[each]
-            pending = self._parked[identity] = Pending()
-        elif len(pending) >= self._options.max_parked:
-            raise Unresolved(to, f"{counted(len(pending), 'message')} wait for it already")
+            waiting = counted(self._options.max_parked, "message")
+            raise Unresolved(to, f"{waiting} wait for it already")
         return pending
 
     def found(self, identity: Identity) -> None:
         """Resolve again what waits for an identity, as more is known of it."""
-        pending = self._parked.pop(identity, None)
-        if pending is not None:
-            pending.resume()
+        self._parked.resume(identity)
 
     def not_found(self, identity: Identity, reason: str) -> None:
         """Refuse what waits for an identity."""
-        pending = self._parked.pop(identity, None)
-        if pending is not None:
-            pending.refuse(reason)
+        self._parked.refuse(identity, reason)
 
     def found_at(self, node: Identity) -> None:
         """Resolve again what waits for a node, and for engines at it."""
@@ -389,8 +383,9 @@ class Router(PeerEvents):
             part.banned(identity)
 
     def unban(self, identity: Identity) -> None:
-        """Accept messages of an identity again, once more is known of it."""
+        """Accept messages of an identity again; a node has to join anew."""
         self.table.update(Destination(DestinationKind.NODE, identity), None)
+        self.greetings.believe_again(identity)
 
     def _directory_updated(self, update: IdentityUpdated) -> None:
         """Ban what has no trust any more, and no longer what has some again."""
@@ -421,9 +416,7 @@ class Router(PeerEvents):
 
     def close(self) -> None:
         """Refuse what waits, and end the watches of engines."""
-        for pending in self._parked.values():
-            pending.refuse("the node ends")
-        self._parked.clear()
+        self._parked.close()
         for part in self._parts:
             part.close()
         self.peers.close()

@@ -103,7 +103,7 @@ async def test_a_node_with_ever_new_engines_lets_go_of_its_own_alone(
         strange.say(greeting(0, 0, sign_advert(advert, key)))
     reason = "engines that made room for others of their node"
     await eventually(lambda: ours.refused() == {reason: 3})
-    assert set(ours._router.greetings._versions) == {
+    assert set(ours._router.greetings._heard) == {
         engine,
         *(each.identity for each in keys[-2:]),
     }

@@ -152,6 +152,25 @@ async def test_one_destination_has_so_many_messages_waiting(a: Node) -> None:
     assert a.statistics().pending == 3
 
 
+@pytest.mark.parametrize("own_key", [False, True])
+async def test_what_waits_does_not_go_out_by_the_node_once_its_engine_has_ended(
+    a: Node, c: Node, own_key: bool
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = theirs.engine("recorder")
+    asks = await Probe.on(a, "asks")
+    ours.engine("asks", key_of("asks") if own_key else None)
+    asks.send(engine_text(engine), b"of the engine")
+    a.send(engine_text(engine), b"of the node")
+    assert a.statistics().pending == 2
+    await a.stop_worker("asks")
+    await joined((a, ours), c)
+    assert (await recorder.next()).payload == b"of the node"
+    assert a.dead_letters.by_reason == {"unresolved": 1}
+    assert len(recorder.messages) == 1
+
+
 async def test_a_message_to_what_is_never_found_is_refused_in_time() -> None:
     async with Node("n", limits=NodeLimits(pending_timeout=0.01)) as node:
         await attached(node)
@@ -346,6 +365,30 @@ async def test_a_worker_that_writes_what_the_router_alone_writes_is_refused(
     await eventually(lambda: a.dead_letters.by_reason)
     assert a.statistics(workers=False).failed == 0
     assert (await a.request(far, b"hi")).payload == b"hi"
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_an_engine_is_reached_again_after_its_ban(a: Node, c: Node, later: bool) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    key = key_of("engine")
+    if not later:
+        theirs.engine("echo", key)
+    await joined((a, ours), c)
+    ours.ban(key.identity)
+    if later:
+        theirs.engine("echo", key)
+        await eventually(lambda: ours.refused() == {"adverts of what is banned": 1})
+    with pytest.raises(Unresolved, match="banned"):
+        a.send(engine_text(key.identity), b"")
+    ours.unban(key.identity)
+    assert (await a.request(engine_text(key.identity), b"hi")).payload == b"hi"
+    # One whose node is gone has to be heard of again.
+    ours.ban(key.identity)
+    ours._router.peers.disconnect(theirs.own, "a test")
+    ours.unban(key.identity)
+    a.send(engine_text(key.identity), b"")
+    assert a.statistics().pending == 1
 
 
 async def test_so_many_identities_are_linked_at_a_time(a: Node, c: Node) -> None:
