@@ -23,6 +23,7 @@ from ...protocol.identity import (
     BadRecord,
     ControlRecord,
     DestinationKind,
+    EngineMessage,
     FanOut,
     Identity,
     IdentityUpdated,
@@ -155,17 +156,20 @@ class Topics(RouterPart):
         """Publish what has come to the worker of a topic."""
         source, topic = self._router.own_of(message[3]), worker.topic
         rest = message[0][1:]
-        stays = carriage_at(rest) is not None
-        if stays:
-            rest = rest[1:]
-        copies = self.table.publish(topic, source, next(self._numbers), source)
         try:
+            if carriage_at(rest) is not None:
+                rest = rest[1:]
+            copies = self.table.publish(topic, source, next(self._numbers), source)
             if copies.result is not ResultCode.OK:
                 raise Unresolved(message[0][0], f"it is not published: {copies.result.name}")
             worker.spread(self._addresses(copies.subscribers), rest, message)
         except OnwardError as error:
             self._router.counts["publications that were refused"] += 1
             worker.node.lose(message, error)
+
+    def receive_message(self, message: EngineMessage, inner: Message, node: Identity) -> None:
+        """Refuse what another node publishes: a topic serves its own node so far."""
+        self._router.counts["messages of a kind that is not served"] += 1
 
     def _addresses(self, engines: tuple[Identity, ...]) -> list[Address]:
         of = self._router.engines.of
