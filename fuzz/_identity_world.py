@@ -23,6 +23,7 @@ from onward.protocol import (
     Message,
 )
 from onward.protocol.identity import (
+    SCOPE_ANY,
     ControlContent,
     Destination,
     EngineAdvert,
@@ -47,7 +48,11 @@ KEYED: Final = KEYS[1]
 """The key of an engine at the strange node."""
 LOCAL: Final = SigningKey(b"local".rjust(32, b"-"))
 """The key of an engine of the node."""
-OPTIONS: Final = IdentityOptions(max_correspondents=40, max_peers=8, max_parked=8)
+PUBLISHERS: Final = (STRANGE.identity, LOCAL.identity)
+"""What may publish to the topic that may go everywhere."""
+OPTIONS: Final = IdentityOptions(
+    max_correspondents=40, max_peers=8, max_parked=8, max_topics=16, max_subscribers=8
+)
 MADE_ROOM: Final = (
     "links of identities that made room for others",
     "links of identities that made room for others of their node",
@@ -119,6 +124,7 @@ class World:
         self.node = node
         self.strange = strange
         self.sink = sink
+        self.identities = identities
         self.router: Router = identities._router
         self.delivered: list[tuple[tuple[Identity, Identity], Message]] = []
         self.taken: set[tuple[Identity, Destination, int]] = set()
@@ -154,6 +160,14 @@ class World:
                 await node.start(Silent, address=name)
             world.local = identities.engine("recorder")
             identities.engine("keyed", LOCAL)
+            # One topic that may go everywhere, and one that stays here.
+            identities.create_topic(
+                KEYS[2], engine="recorder", scope=SCOPE_ANY, publishers=PUBLISHERS
+            )
+            identities.create_topic(LOCAL, engine="recorder")
+            for topic in (KEYS[2], LOCAL):
+                for name in ("recorder", "keyed"):
+                    await identities.subscribe(topic.identity, name)
             listener = await node.listen("memory://router", expose=[ROUTER])
             link = await strange.connect(listener.uri, expose=[ROUTER])
             worker.way = (link, ROUTER)
@@ -188,6 +202,7 @@ class World:
             ("clocks", len(router.greetings._clocks), OPTIONS.max_peers + 1),
             ("destinations that are waited for", len(router._parked), 1024),
             ("verifiers", len(router.verifiers), 16_384),
+            ("topics", len(self.identities.topics()), OPTIONS.max_topics + 1),
             ("reasons", len(router.counts), 100),
             ("addresses", sum(map(len, router.links._values.values())), 64 * 128),
         )

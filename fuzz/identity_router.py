@@ -1,4 +1,4 @@
-"""Send random and mutated records to the router of a node, through its three entrances.
+"""Send random and mutated records to the router of a node, through its entrances.
 
 - `node`: what another node sends that has proved its key. The contents are those of the table in
   `_identity_contents.py`; most have items changed, and are signed again, by the right key and by
@@ -7,6 +7,7 @@
 - `relay`: layers for a relay, with changed items within and without, sealed and signed again.
 - `engine`: what workers of the node send: addresses of type 36 with any value, what follows them,
   and routes along links that there are.
+- `request`: what workers of the node ask its router for, as control records.
 
 The invariant: nothing but the documented errors is raised, and no worker fails. What another node
 has sent to an engine is delivered once or counted once, as its signer has signed it, and never
@@ -21,16 +22,18 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from _fuzzing import MAX_GROWTH, arguments_of, noise, nudged, resident
-from _identity_contents import ALL_TREES, MAKERS, USES, layer, random_route
+from _identity_contents import ALL_TREES, MAKERS, USES, changed, layer, random_route
 from _identity_records import (
     KEY_OF,
     KEYS,
     PIECES,
     TARGET_TEXTS,
+    TREES,
     reshaped,
     written,
 )
@@ -38,6 +41,7 @@ from _identity_world import KEYED, LOCAL, OURS, STRANGE, World
 from cbor2 import loads
 
 from onward.actors import Unresolved
+from onward.actors.identity import ROUTER
 from onward.actors.testing import VirtualLoop
 from onward.protocol import (
     IDENTITY,
@@ -49,19 +53,30 @@ from onward.protocol import (
     UnreadableAddress,
 )
 from onward.protocol.identity import (
+    SCOPE_ANY,
+    SCOPE_LOCAL,
     BadRecord,
+    ControlContent,
+    ControlRecord,
     Destination,
     DestinationKind,
     EngineContent,
     Identity,
     P2PContent,
     P2PMessage,
+    RoutingScope,
+    SigningKey,
+    TopicCreateRequest,
+    TopicDeleteRequest,
+    TopicSubRequest,
+    TopicUnsubRequest,
     derived_engine,
     destination_text,
     open_engine_message,
     parse_engine_message,
     parse_p2p_message,
     parse_signed,
+    serialize_control,
     serialize_p2p_message,
     sign_engine_message,
 )
@@ -233,10 +248,11 @@ class FromEngine:
         router, chance = self.world.router, random.random()
         if chance < 0.01:
             self.send((first, *rest))
-        elif chance < 0.02 and router.links._links:
-            # Along a link that there is, as an answer goes.
-            _, link = random.choice(list(router.links._links.values()))
-            self.send((link, first, *rest))
+        elif chance < 0.02:
+            # Along a link that there is, as an answer goes, or to the worker of a topic.
+            links = [link for _, link in router.links._links.values()]
+            links += self.world.identities._topics._workers.values()
+            self.send((random.choice(links), first, *rest))
         try:
             resolved = router.resolve(Message((first, *rest), (), b"x", source))
         except (EmptyRoute, UnreadableAddress, NotExposed, Unresolved) as error:
@@ -253,6 +269,46 @@ class FromEngine:
             check_local_text_of(error)
 
 
+class Requests:
+    """The entrance of the requests of workers: control records to the worker of the router."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.waiting: list[bytes] = []
+
+    def make(self, random: Random) -> bytes:
+        if not self.waiting:
+            if random.random() < 0.4:
+                topic = random.choice((KEYS[2].identity, LOCAL.identity, *TOPICS))
+                scope = SCOPE_LOCAL if random.random() < 0.8 else SCOPE_ANY
+                request = random.choice(REQUESTS)(topic, scope)
+                tree = loads(serialize_control(request))
+            else:
+                tree = random.choice(TREES["control record"])
+            contents = changed(random, tree, ControlContent)
+            self.waiting = [each.record for each in contents if isinstance(each, ControlContent)]
+        return self.waiting.pop()
+
+    def check(self, random: Random, record: bytes) -> bool:
+        """Give a record to the worker of the router; return whether it was a request."""
+        source = random.choice((None, RECORDER, RECORDER, Address(0, b"keyed"), Address(0, b"x")))
+        back = random.choice(((), (RECORDER,), (Address(0, b"keyed"),), (ROUTER,)))
+        message = Message((ROUTER,), back, record, source)
+        if not self.world.identities._worker.requests.take(message):
+            self.world.router.peers.receive(message)
+            return False
+        return True
+
+
+TOPICS: Final = tuple(SigningKey(bytes((each,)) * 32).identity for each in range(10, 40))
+REQUESTS: Final[tuple[Callable[[Identity, RoutingScope], ControlRecord], ...]] = (
+    TopicCreateRequest,
+    TopicDeleteRequest,
+    TopicSubRequest,
+    TopicUnsubRequest,
+)
+
+
 def check_local_text_of(error: OnwardError) -> None:
     """Check that the text of an error is printable; a worker may see the address that it sent."""
     text = str(error)
@@ -267,10 +323,11 @@ def target_of(random: Random, to: Destination) -> bytes:
     return (destination_text(to) + ("?" if some else "") + "&".join(some)).encode()
 
 
-ENTRANCES: Final[dict[str, type[FromNode] | type[ToRelay] | type[FromEngine]]] = {
+ENTRANCES: Final[dict[str, type[FromNode] | type[ToRelay] | type[FromEngine] | type[Requests]]] = {
     "node": FromNode,
     "relay": ToRelay,
     "engine": FromEngine,
+    "request": Requests,
 }
 
 
