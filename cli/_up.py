@@ -18,6 +18,7 @@ from ._run import Interrupted, StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status
 from ._up_brokers import answering
+from ._up_node import show_identities
 
 __all__ = [
     "RESTART_FIRST",
@@ -231,6 +232,8 @@ async def _in_process(stop: StopRequest, plan: TopologyPlan, arguments: argparse
 
         topology = await stop.unless(Topology.start(plan, opened=opened))
         async with topology, answering(topology.brokers()):
+            for node in plan.nodes:
+                show_identities(node.name, topology.identities, f"{node.name} | ")
             for name, uri in topology.uris.items():
                 print(printable(f"{name} | listening {uri}"), flush=True)
             print(f"up: {printable(plan.title)}", flush=True)

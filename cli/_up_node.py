@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -17,7 +18,7 @@ from ._status import CommandError, Status
 from ._up_brokers import answering
 from ._up_steps import Said, Steps, encode
 
-__all__ = ["lead", "run_node"]
+__all__ = ["lead", "run_node", "show_identities"]
 
 PATIENCE: Final = 30.0
 """Seconds for which a node that runs alone waits for each node it has links to."""
@@ -100,13 +101,14 @@ class _Led:
                 await attach(running.node, self._arguments, self._name)
             uris = await running.listen(step.get("uris"))
             await self._stack.enter_async_context(answering([running.broker]))
+            show_identities(self._name, running.identities)
             for uri in uris.values():
                 print(f"listening {printable(uri)}", flush=True)
-            return {"uris": uris}
+            return {"uris": uris, "identities": running.identities}
         if self._running is None:
             raise AssertionError(f"unexpected step {step}")
         if step["do"] == "link":
-            await self._running.link(step["uris"])
+            await self._running.link(step["uris"], step["identities"])
         elif step["do"] == "start":
             await self._running.start_workers()
         elif step["do"] == "ask":
@@ -131,7 +133,9 @@ async def _alone(
     try:
         await running.open()
         await attach(running.node, arguments, name)
-        for uri in (await stop.unless(running.listen())).values():
+        made = await stop.unless(running.listen())
+        show_identities(name, running.identities)
+        for uri in made.values():
             print(f"listening {printable(uri)}", flush=True)
         async with answering([running.broker]):
             await stop.unless(running.link(uris, patience=PATIENCE))
@@ -145,3 +149,18 @@ async def _alone(
         return
     finally:
         await running.stop()
+
+
+def show_identities(node: str, identities: Mapping[str, str], before: str = "") -> None:
+    """Print the identity of a node, if it has one, and those of its engines.
+
+    Args:
+        node: The name of the node.
+        identities: The texts of identities, by the names of nodes, and `node.engine`.
+        before: What each line begins with.
+    """
+    for name, text in identities.items():
+        if name == node:
+            print(printable(f"{before}identity {text}"), flush=True)
+        elif name.startswith(f"{node}."):
+            print(printable(f"{before}engine {text} 0#{name.removeprefix(f'{node}.')}"), flush=True)

@@ -196,6 +196,7 @@ class _Children:
         self._directory = directory
         self._token = secrets.token_hex(16)
         self._uris: dict[str, str] = {}
+        self._identities: dict[str, str] = {}
         self._children: dict[str, _NodeProcess] = {}
 
     async def start(self) -> None:
@@ -205,9 +206,11 @@ class _Children:
         for child in self._children.values():
             child.tell("listen", token=self._token, directory=self._directory)
         for child in self._children.values():
-            self._uris.update((await child.answer("listen"))["uris"])
+            said = await child.answer("listen")
+            self._uris.update(said["uris"])
+            self._identities.update(said["identities"])
         for child in self._children.values():
-            child.tell("link", uris=self._uris)
+            child.tell("link", uris=self._uris, identities=self._identities)
         for child in self._children.values():
             await child.answer("link")
         for name in self._plan.start_order():
@@ -317,7 +320,7 @@ class _Children:
             directory=self._directory,
             uris={id_: uri for id_, uri in self._uris.items() if id_ in own},
         )
-        await child.do("link", uris=self._uris)
+        await child.do("link", uris=self._uris, identities=self._identities)
         await child.do("start")
         _tell(f"the node {name} runs again")
 

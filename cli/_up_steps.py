@@ -6,8 +6,8 @@ node's lines begin with a token from its first step, so that no output of a work
 
 | do | with | answer |
 | --- | --- | --- |
-| listen | token, directory; uris: those before a restart | `uris`: those of the listeners |
-| link | uris: the URIs of all listeners | |
+| listen | token, directory; uris: those before a restart | uris and identities of the node |
+| link | uris and identities of all nodes | |
 | start | | |
 | ask | index of a request | ok, told, seconds |
 | end | | none: the node ends |

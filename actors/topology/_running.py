@@ -4,13 +4,15 @@
 steps are the same, so a file runs both ways:
 
 1. `open`: start the node.
-2. `listen`: start its broker and its dispatcher, if it has them, open its listeners, and return
-   their ports.
+2. `listen`: start its broker, its dispatcher and its identity, if it has them, open its listeners,
+   and return their ports.
 3. `link`: open its links, once all nodes listen. Each gets its name, as one more address. Its
-   broker dials the others of its cluster, and its dispatcher joins its neighbours.
+   broker dials the others of its cluster, its dispatcher joins its neighbours, and its router other
+   nodes with identities.
 4. `start_workers`: start its workers, once all links are up and the workers at their other ends
    have started. So a worker may send to another node at its start. Then some of them become
-   destinations of its broker, or consumers of names, and its dispatcher connects to containers.
+   destinations of its broker, consumers of names, or engines, and its dispatcher connects to
+   containers.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from ...protocol.topology import (
     Position,
     RequestPlan,
     TopologyPlan,
+    put_identities,
 )
 from .._node import Node
 from ..security import (
@@ -43,6 +46,7 @@ from ..tracing import HopTracer
 from ._brokers import SIMULATED, RunningBroker
 from ._dispatchers import RunningDispatcher, exposed_by
 from ._errors import TopologyFailed
+from ._identities import ROUTER, RunningIdentity, exposes_router
 from ._load import Factories, mailbox_of, supervision_of
 
 __all__ = ["RequestOutcome", "RunningNode"]
@@ -96,6 +100,9 @@ class RunningNode:
         node: The node.
         broker: Its broker, once it listens; `None` if it has none.
         dispatcher: Its dispatcher, once it listens; `None` if it has none.
+        identity: Its identity, once it listens; `None` if it has none.
+        identities: The identities of all nodes and their engines, as text, by their names in the
+            file: its own once it listens, others from `link` on.
     """
 
     def __init__(
@@ -118,6 +125,8 @@ class RunningNode:
         self._simulated = faults is not None
         self.broker: RunningBroker | None = None
         self.dispatcher: RunningDispatcher | None = None
+        self.identity: RunningIdentity | None = None
+        self.identities: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -169,6 +178,15 @@ class RunningNode:
             directory=self._directory,
             simulated=self._simulated,
         )
+        self.identity = await RunningIdentity.start(
+            self._plan,
+            self.name,
+            self.node,
+            directory=self._directory,
+            simulated=self._simulated,
+        )
+        if self.identity is not None:
+            self.identities.update(self.identity.names)
         earlier = uris or {}
         made_at: dict[str, str] = {}
         for listener in self._part.listeners:
@@ -178,7 +196,7 @@ class RunningNode:
             try:
                 made = await self.node.listen(
                     uri,
-                    expose=exposed_by(listener, self._plan),
+                    expose=self._exposed_by(listener),
                     allow=listener.allow,
                     **self._options(listener),
                     **self._parts_of(listener),
@@ -190,6 +208,10 @@ class RunningNode:
                 raise _failed(listener.place, f"cannot listen at {uri}", error) from error
             made_at[listener.id] = made.uri
         return made_at
+
+    def _exposed_by(self, listener: ListenerPlan) -> tuple[Address, ...]:
+        exposed = exposed_by(listener, self._plan)
+        return (*exposed, ROUTER) if exposes_router(listener, self._plan) else exposed
 
     def _parts_of(self, listener: ListenerPlan) -> dict[str, Any]:
         """Return the broker or dispatcher that a listener is for, as options."""
@@ -231,17 +253,25 @@ class RunningNode:
             options["faults"] = replace(self._faults, **given)
         return options
 
-    async def link(self, uris: Mapping[str, str], *, patience: float = 0.0) -> None:
+    async def link(
+        self,
+        uris: Mapping[str, str],
+        identities: Mapping[str, str] | None = None,
+        *,
+        patience: float = 0.0,
+    ) -> None:
         """Open the links.
 
         Args:
             uris: The URIs of the listeners, by `ListenerPlan.id`.
+            identities: The identities of other nodes and their engines, as far as they are known.
             patience: The time for which connecting to a closed listener is repeated, for each link,
                 in seconds.
 
         Raises:
             TopologyFailed: One cannot be opened.
         """
+        self.identities.update(identities or {})
         if self.broker is not None:
             self.broker.join(self._plan, uris)
         for link in self._plan.links_from(self.name):
@@ -255,6 +285,8 @@ class RunningNode:
                 self.node.add_address(own, link.address)
                 if self.dispatcher is not None:
                     await self.dispatcher.join(link, own)
+                if self.identity is not None:
+                    await self.identity.join(link, own, self.identities)
             except Exception as error:
                 raise _failed(link.place, f"cannot connect to {uri}", error) from error
 
@@ -296,6 +328,8 @@ class RunningNode:
             self.broker.register()
         if self.dispatcher is not None:
             await self.dispatcher.consume()
+        if self.identity is not None:
+            self.identity.start_engines()
 
     async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make one request of the plan, and repeat it if the plan says so."""
@@ -313,9 +347,8 @@ class RunningNode:
         if request.name and self.dispatcher is not None:
             return await self.dispatcher.produce(request)
         try:
-            answer = await self.node.request(
-                request.route, request.payload, timeout=request.timeout
-            )
+            route = put_identities(request.route, self.identities)
+            answer = await self.node.request(route, request.payload, timeout=request.timeout)
         except DeliveryError as error:
             # An error reply of another node carries its reason as a detail.
             return request.error in {error.reason, error.detail} - {""}, str(error)

@@ -62,11 +62,13 @@ class Topology:
     Attributes:
         plan: The plan that runs.
         uris: The URIs of the listeners, by `ListenerPlan.id`.
+        identities: The identities of nodes and engines, as text, by their names in the file.
     """
 
     def __init__(self, plan: TopologyPlan) -> None:
         self.plan = plan
         self.uris: dict[str, str] = {}
+        self.identities: dict[str, str] = {}
         self._made: Factories = {}
         self._network: Network | None = None
         self._directory = ""
@@ -118,7 +120,7 @@ class Topology:
         opened: Callable[[Node], Awaitable[None]] | None,
     ) -> None:
         self._made, self._network = made, network
-        if network is None and any("{dir}" in each.uri for each in self.plan.listeners):
+        if network is None and _needs_directory(self.plan):
             made_for = tempfile.TemporaryDirectory(prefix="onward-")
             self._directory = self._stack.enter_context(made_for)
         for node in self.plan.nodes:
@@ -130,8 +132,9 @@ class Topology:
                 await opened(running.node)
         for running in self._running.values():
             self.uris.update(await running.listen())
+            self.identities.update(running.identities)
         for running in self._running.values():
-            await running.link(self.uris)
+            await running.link(self.uris, self.identities)
         for name in self.plan.start_order():
             await self._running[name].start_workers()
         self._began = asyncio.get_running_loop().time()
@@ -229,7 +232,7 @@ class Topology:
         """Start a node again that has been killed, with all its parts."""
         running = await self._open(name, await network.restart(name))
         await running.listen()
-        await running.link(self.uris)
+        await running.link(self.uris, self.identities)
         await running.start_workers()
         self._killed.discard(name)
 
@@ -260,3 +263,9 @@ class Topology:
             if name in self._running:
                 await self._running[name].stop(timeout)
         await self._stack.aclose()
+
+
+def _needs_directory(plan: TopologyPlan) -> bool:
+    """Whether a file is made for the run: a socket, or a key."""
+    made = any(each.identity is not None and each.identity.is_made for each in plan.nodes)
+    return made or any("{dir}" in each.uri for each in plan.listeners)

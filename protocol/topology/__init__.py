@@ -22,6 +22,7 @@ and key. `onward.actors.topology` runs plans.
 
 from ._containers import ContainerLinkPlan, ContainerPlan
 from ._errors import Problem, TopologyError
+from ._identities import IdentityPlan, engine_name, put_identities
 from ._kinds import KindOptions, Option, OptionType
 from ._options import TransportOptions
 from ._plan import (
@@ -53,6 +54,7 @@ __all__ = [
     "EventKind",
     "EventPlan",
     "FaultsPlan",
+    "IdentityPlan",
     "KindOptions",
     "LinkPlan",
     "ListenerPlan",
@@ -71,5 +73,7 @@ __all__ = [
     "TopologyPlan",
     "TransportOptions",
     "WorkerPlan",
+    "engine_name",
+    "put_identities",
     "read_topology",
 ]

@@ -10,6 +10,7 @@ from ..toml import FileTable, suggestion
 from . import _values as values
 from ._dispatchers import name_of
 from ._events import read_event, read_faults
+from ._identities import join_of
 from ._nodes import check_node
 from ._options import TransportOptions, read_transport_options
 from ._plan import LinkPlan, ListenerPlan, NodePlan
@@ -45,6 +46,7 @@ def read_link(
     options = read_transport_options(table, goes_to, transports)
     faults = read_faults(table.table("simulation"))
     cost = table.maybe("cost", _cost)
+    join = table.maybe("join", join_of)
     table.finish()
     if node is None or address is None:
         return None
@@ -60,6 +62,7 @@ def read_link(
         options=options,
         faults=faults,
         cost=cost,
+        join=join,
     )
 
 

@@ -10,6 +10,7 @@ from ..toml import FileTable, suggestion
 from . import _values as values
 from ._brokers import read_broker
 from ._dispatchers import read_dispatcher
+from ._identities import read_identity
 from ._kinds import KindOptions
 from ._options import TransportOptions, read_options, read_transport_options
 from ._plan import ListenerPlan, MailboxPlan, NodePlan, SupervisionPlan, WorkerPlan
@@ -49,6 +50,7 @@ def read_node(
         error_replies=table.take("error_replies", values.flag, False),
         broker=read_broker(table),
         dispatcher=read_dispatcher(table, file, name),
+        identity=read_identity(table),
     )
     table.finish()
     return plan

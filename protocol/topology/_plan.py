@@ -24,6 +24,7 @@ from ..dispatch import DeliveryLimits, Provision, Semantics
 from ..options import Count, Size, check_options
 from ..toml import Position, suggestion
 from ._containers import ContainerPlan
+from ._identities import IdentityPlan
 from ._simulation import FaultsPlan, RequestPlan, SimulationPlan
 from ._values import listener_address
 
@@ -295,6 +296,7 @@ class NodePlan:
             to leave it, a listener or link has the option `error_replies` too.
         broker: Its broker; `None` if it has none.
         dispatcher: Its dispatcher; `None` if it has none.
+        identity: Its identity; `None` if it has none.
     """
 
     place: Position
@@ -304,6 +306,7 @@ class NodePlan:
     error_replies: bool = False
     broker: BrokerPlan | None = None
     dispatcher: DispatcherPlan | None = None
+    identity: IdentityPlan | None = None
 
     @property
     def broker_listener(self) -> ListenerPlan | None:
@@ -327,6 +330,9 @@ class LinkPlan:
         options: The options of its transport, by name.
         faults: Its faults in a simulated network.
         cost: Its cost, if it makes the dispatchers at its ends neighbours.
+        join: The identity that the node at the other end has to have, if the nodes at its ends
+            join each other; empty: that of the node in the file, or any outside. `None`: they do
+            not.
     """
 
     place: Position
@@ -340,6 +346,7 @@ class LinkPlan:
     options: Mapping[str, OptionValue] = field(default_factory=dict[str, OptionValue])
     faults: FaultsPlan = field(default=FaultsPlan())
     cost: int | None = None
+    join: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from .._address import LOCAL, Address, Route
 from .._pattern import matches
 from ..toml import Path, Problems, suggestion
+from ._identities import engine_name, identity_names
 from ._kinds import KindOptions, OptionType, local_heads
 from ._plan import (
     DispatcherPlan,
@@ -185,6 +186,32 @@ class _Check:
     def _no_dispatcher(self, node: str, place: Position, key: str, what: str) -> None:
         self.tell(place, (key,), f"{what} needs a dispatcher: write [nodes.{node}.dispatcher]")
 
+    # --- identities -------------------------------------------------------------------------
+
+    def identities(self) -> None:
+        """Report engines and exposed addresses without a worker, and what needs an identity."""
+        names: list[str] = []
+        for name, node in self.nodes.items():
+            plan = node.plan.identity
+            if plan is None:
+                continue
+            names += [name, *(engine_name(name, each) for each in plan.engines)]
+            self._expose(node, plan.expose, plan.place)
+            for index, worker in enumerate(plan.engines):
+                if worker not in node.workers:
+                    self._missing(node, worker, plan.place, ("engines", index))
+        for link in self.plan.links:
+            for name in (link.node, link.to_node) if link.join is not None else ():
+                if name in self.nodes and self.nodes[name].plan.identity is None:
+                    text = f"to join needs identities: write [nodes.{name}.identity]"
+                    self.tell(link.place, ("join",), text)
+        for request in (*self.plan.requests, *self.plan.simulation.requests):
+            for name in identity_names(request.route):
+                if name not in names:
+                    told = f"no node or engine {name!r} has an identity"
+                    there = f"; there are: {', '.join(names) or 'none'}{suggestion(name, names)}"
+                    self.tell(request.place, ("route",), told + there)
+
     # --- routes -----------------------------------------------------------------------------
 
     def options(self) -> None:
@@ -267,6 +294,7 @@ def check_references(
     check.brokers()
     check.dispatchers()
     check.neighbours()
+    check.identities()
     check.options()
     check.requests()
 

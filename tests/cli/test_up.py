@@ -74,6 +74,21 @@ def test_brokers_of_a_cluster_in_one_process(capsys: Capsys) -> None:
     assert out.splitlines()[-1] == "requests with the expected outcome: 3, all"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["--in-process", "--simulated"])
+def test_identities_of_nodes_in_one_process(how: str, capsys: Capsys) -> None:
+    assert main(["up", "--check", how, str(EXAMPLES / "identities.toml")]) == Status.OK
+    lines = capsys.readouterr().out.splitlines()
+    if how == "--in-process":
+        assert [line.split()[:3] for line in lines[:3]] == [
+            ["oslo", "|", "identity"],
+            ["oslo", "|", "engine"],
+            ["rome", "|", "identity"],
+        ]
+        assert lines[1].endswith(" 0#orders")
+    assert lines[-1].startswith("requests with the expected outcome: ")
+
+
 def test_a_request_that_comes_out_otherwise_is_a_failure(file: Path, capsys: Capsys) -> None:
     file.write_text(f'{ECHO}{ASK}{ASK}expect = "y"\n')
     assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED

@@ -170,6 +170,22 @@ def test_brokers_as_processes_form_a_cluster() -> None:
     assert done.stdout.splitlines()[-1] == "requests with the expected outcome: 3, all"
 
 
+@pytest.mark.slow
+def test_nodes_as_processes_join_each_other_by_their_identities() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onward.cli", "up", "--check", str(EXAMPLES / "identities.toml")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * TIMEOUT,
+    )
+    assert done.returncode == Status.OK, done
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "requests with the expected outcome: 2, all"
+    (engine,) = [line for line in lines if line.startswith("oslo | engine ")]
+    assert engine.endswith(" 0#orders")
+
+
 def wait_for_peers(uri: str, wanted: dict[str, str]) -> None:
     """Wait until the peer brokers of one have some states."""
 

@@ -124,10 +124,10 @@ async def test_a_node_does_one_step_after_the_other(tmp_path: Path) -> None:
         far = Leader(file, "far", output)
         near = Leader(file, "near", output)
         uris = {"far.main": f"uds://{tmp_path}/far"}
-        assert await far.do(**listen) == {"uris": uris}
-        assert await near.do(**listen) == {"uris": {}}
+        assert await far.do(**listen) == {"uris": uris, "identities": {}}
+        assert await near.do(**listen) == {"uris": {}, "identities": {}}
         for leader in (far, near):
-            assert await leader.do(do="link", uris=uris) == {}
+            assert await leader.do(do="link", uris=uris, identities={}) == {}
         for leader in (far, near):
             assert await leader.do(do="start") == {}
         said = await near.do(do="ask", index=0)

@@ -1,0 +1,128 @@
+"""Reading `[nodes.NAME.identity]`: the identity of a node and its engines, and references to them.
+
+An address of type 36 in the route of a request may name a node of the file, or an engine of it, in
+place of the text of an identity, which is often known only once the node runs: `36#engine:{b.echo}`
+and `36#node:{b}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .._address import IDENTITY, Address, Route
+from ..toml import FileTable, Position
+from . import _values as values
+
+__all__ = [
+    "IdentityPlan",
+    "engine_name",
+    "identity_names",
+    "join_of",
+    "put_identities",
+    "read_identity",
+]
+
+_REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityPlan:
+    """The identity of a node. Nodes at the ends of links with `join` join each other.
+
+    Without a key file and a seed it is made for the run.
+
+    Attributes:
+        place: Its place in the file.
+        key_file: The file of its keys; empty: none.
+        passphrase_file: The file of the passphrase of an encrypted key file; empty: none.
+        seed: A text that the key is made of, which is no secret then; empty: none.
+        engines: The workers that are engines, in the order of the file.
+        expose: The addresses that other identities can reach by that of the node.
+        directory: The file that keeps what the node knows of identities; empty: none.
+    """
+
+    place: Position
+    key_file: str = ""
+    passphrase_file: str = ""
+    seed: str = ""
+    engines: tuple[Address, ...] = ()
+    expose: tuple[Address, ...] = ()
+    directory: str = ""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is made for the run."""
+        return not (self.key_file or self.seed)
+
+
+def read_identity(node: FileTable) -> IdentityPlan | None:
+    """Read the identity of a node; `None` if it has none."""
+    if "identity" not in node.keys():  # noqa: SIM118 - a table of the file is no mapping
+        return None
+    # `identity = "node.key"` is short for `identity = { key_file = "node.key" }`.
+    table = node.table("identity", short="key_file")
+    plan = IdentityPlan(
+        place=table.place,
+        key_file=table.take("key_file", values.text, ""),
+        passphrase_file=table.take("passphrase_file", values.text, ""),
+        seed=table.take("seed", values.text, ""),
+        engines=table.take("engines", values.local_addresses, ()),
+        expose=table.take("expose", values.addresses, ()),
+        directory=table.take("directory", values.text, ""),
+    )
+    if plan.key_file and plan.seed:
+        table.add("", "it has both a key_file and a seed")
+    if plan.passphrase_file and not plan.key_file:
+        table.add("passphrase_file", "it goes with key_file")
+    table.finish()
+    return plan
+
+
+def join_of(value: object) -> str:
+    """Return the identity that the node at the other end of a link has to have; empty: any.
+
+    Raises:
+        ValueError: It is neither true nor a text.
+    """
+    if value is True:
+        return ""
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError(f"{values.shown(value)} is neither true nor the text of an identity")
+
+
+def engine_name(node: str, worker: Address) -> str:
+    """Return what an engine is called in references: `node.worker`."""
+    return f"{node}.{str(worker).removeprefix('0#')}"
+
+
+def identity_names(route: Route) -> Iterator[str]:
+    """Yield what the addresses of type 36 of a route refer to, without the braces."""
+    for address in route:
+        if address.type == IDENTITY:
+            yield from _REFERENCE.findall(address.value.decode("utf-8", "replace"))
+
+
+def put_identities(route: Route, identities: Mapping[str, str]) -> Route:
+    """Return a route with the texts of identities in place of references.
+
+    Args:
+        route: The route.
+        identities: The texts, by the names of nodes and of engines.
+
+    Raises:
+        KeyError: One is not known; its argument is the name.
+    """
+    return tuple(
+        Address(IDENTITY, _put(address.value, identities)) if address.type == IDENTITY else address
+        for address in route
+    )
+
+
+def _put(value: bytes, identities: Mapping[str, str]) -> bytes:
+    text = value.decode("utf-8", "surrogateescape")
+    put = _REFERENCE.sub(lambda match: identities[match[1]], text)
+    return put.encode("utf-8", "surrogateescape")
