@@ -20,6 +20,7 @@ from ._domain_records import MAX_DOMAIN_PATH, DomainRefusal, DomainRequest, Doma
 from ._domains import DomainTable, choose_member
 from ._freshness import MAX_SKEW, expiry_refusal
 from ._identities import Identity
+from ._messages import MAX_BODY
 from ._preferences import Protocol
 from ._results import ResultCode
 
@@ -35,6 +36,8 @@ __all__ = [
 
 Attempts: TypeAlias = Annotated[int, Range(least=1, most=64)]
 """A number of members that are tried."""
+Size: TypeAlias = Annotated[int, Range(least=MAX_BODY, unit="bytes")]
+"""Bytes of bodies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class DomainRequestLimits:
     Attributes:
         pending: Requests that wait for a response. One more is refused: `OVERFLOW`.
         pending_of_peer: Those of them that came from one peer. One more is refused: `OVERFLOW`.
+        pending_size: Bytes of the bodies of those of this node, which it may have to send again.
+            Beyond: a further one is refused: `OVERFLOW`. Of others no body is kept.
         attempts: Members that one request of this node is tried at.
         remembered: Requests that were served here and are remembered to be served once. Beyond:
             the oldest is forgotten, and counted.
@@ -51,6 +56,7 @@ class DomainRequestLimits:
 
     pending: Count = 4096
     pending_of_peer: Count = 512
+    pending_size: Size = 64 * 1024 * 1024
     attempts: Attempts = 3
     remembered: Count = 65_536
 
@@ -159,7 +165,9 @@ class DomainRequests:
         "_pending",
         "_remembered",
         "_served",
+        "_size",
         "_table",
+        "_under_way",
         "counters",
     )
 
@@ -171,9 +179,11 @@ class DomainRequests:
         self._limits = DomainRequestLimits() if limits is None else limits
         self._served: set[Identity] = set()
         self._links: set[Identity] = set()
-        self._loads: Mapping[Identity, int] = {}
+        self._under_way: dict[Identity, int] = {}
+        self._loads: Mapping[Identity, int] = self._under_way
         self._pending: dict[_Key, _Pending] = {}
         self._of_peer: dict[Identity, int] = {}
+        self._size = 0
         self._remembered: OrderedDict[_Key, None] = OrderedDict()
         self.counters = DomainCounters()
 
@@ -199,8 +209,22 @@ class DomainRequests:
         lost = [key for key, each in self._pending.items() if each.member == node]
         return [action for key in lost for action in self._doubt(self._pop(key))]
 
+    def end(self, identity: Identity) -> list[DomainAction]:
+        """End the requests from an identity, over it and to it in doubt, as it is banned."""
+        ended = [
+            key
+            for key, each in self._pending.items()
+            if identity in {each.request.domain, each.member, *each.request.path}
+        ]
+        actions = [action for key in ended for action in self._doubt(self._pop(key))]
+        return [each for each in actions if identity != getattr(each, "node", None)]
+
     def set_loads(self, loads: Mapping[Identity, int]) -> None:
-        """Set the loads of members, as far as they are known, in any unit."""
+        """Set the loads of members, as far as they are known, in any unit.
+
+        By default the load of a member is the number of requests that it was sent from here, and
+        has not answered.
+        """
         self._loads = loads
 
     def get_timer(self) -> int | None:
@@ -243,7 +267,8 @@ class DomainRequests:
         """
         if (self._node, number) in self._pending:
             raise ValueError(f"a request {number} is pending")
-        if len(self._pending) >= self._limits.pending:
+        limits = self._limits
+        if len(self._pending) >= limits.pending or self._size + len(body) > limits.pending_size:
             return [DomainEnded(number, ResultCode.OVERFLOW)]
         path = (self._node,)
         request = DomainRequest(self._node, domain, number, path, expiry, protocol, body)
@@ -295,12 +320,21 @@ class DomainRequests:
         pending = self._sent_to(refusal.src, refusal.id, peer)
         return [] if pending is None else self._again(pending, refusal.result, random)
 
-    def not_sent(self, request: DomainRequest, random: int) -> list[DomainAction]:
-        """Try another member for a request that was certainly not sent, or not taken here."""
+    def not_sent(
+        self,
+        request: DomainRequest,
+        random: int,
+        result: ResultCode = ResultCode.REMOTE_FAILED,
+    ) -> list[DomainAction]:
+        """Try another member for a request that was certainly not sent, or not taken here.
+
+        Args:
+            request: The request.
+            random: A random number, at least 0.
+            result: Why, for the node that it is from if there is no other member.
+        """
         pending = self._pending.get((request.src, request.id))
-        if pending is None:
-            return []
-        return self._again(pending, ResultCode.REMOTE_FAILED, random)
+        return [] if pending is None else self._again(pending, result, random)
 
     def answer(
         self, request: DomainRequest, result: ResultCode, protocol: Protocol, body: bytes
@@ -350,8 +384,10 @@ class DomainRequests:
         self.counters.refused += 1
         return [SendDomainRecord(peer, DomainRefusal(request.src, request.id, result))]
 
-    def _place(self, pending: _Pending, random: int) -> list[DomainAction]:
-        """Serve a request here, or send it to a member."""
+    def _place(
+        self, pending: _Pending, random: int, result: ResultCode = ResultCode.UNKNOWN
+    ) -> list[DomainAction]:
+        """Serve a request here, or send it to a member; end it with a result if none is left."""
         request = pending.request
         key = request.src, request.id
         if request.domain in self._served and self._node not in pending.tried:
@@ -367,7 +403,7 @@ class DomainRequests:
             loads=self._loads,
         )
         if member is None:
-            return self._fail(pending, ResultCode.UNKNOWN)
+            return self._fail(pending, result)
         pending.member = member
         self._add(key, pending)
         self.counters.forwarded += pending.peer is not None
@@ -381,7 +417,7 @@ class DomainRequests:
         # Another node on the way tries none: the number of frames would grow with each.
         if pending.peer is not None or len(pending.tried) >= self._limits.attempts:
             return self._fail(pending, result)
-        return self._place(pending, random)
+        return self._place(pending, random, result)
 
     def _fail(self, pending: _Pending, result: ResultCode) -> list[DomainAction]:
         """End a request that was certainly not handed over."""
@@ -397,13 +433,13 @@ class DomainRequests:
         request = pending.request
         if pending.peer is None:
             return [DomainEnded(request.id, ResultCode.REMOTE_FAILED, in_doubt=True)]
-        way = _way_back(request)[1:]
+        way = _way_back(request)
         response = DomainResponse(
             request.domain,
             self._node,
             request.src,
             request.id,
-            way,
+            way[1:] if way[0] == self._node else way,
             ResultCode.REMOTE_FAILED,
             request.protocol,
             b"",
@@ -425,15 +461,24 @@ class DomainRequests:
 
     def _add(self, key: _Key, pending: _Pending) -> None:
         self._pending[key] = pending
-        if pending.peer is not None:
-            self._of_peer[pending.peer] = self._of_peer.get(pending.peer, 0) + 1
+        member = pending.member
+        if member is not None:
+            self._under_way[member] = self._under_way.get(member, 0) + 1
+        if pending.peer is None:
+            self._size += len(pending.request.body)
+            return
+        # This node sends it to one member, and has just done so or serves it.
+        pending.request = replace(pending.request, body=b"")
+        self._of_peer[pending.peer] = self._of_peer.get(pending.peer, 0) + 1
 
     def _pop(self, key: _Key) -> _Pending:
         pending = self._pending.pop(key)
-        if pending.peer is not None:
-            left = self._of_peer.pop(pending.peer) - 1
-            if left:
-                self._of_peer[pending.peer] = left
+        if pending.member is not None:
+            _count_off(self._under_way, pending.member)
+        if pending.peer is None:
+            self._size -= len(pending.request.body)
+        else:
+            _count_off(self._of_peer, pending.peer)
         return pending
 
     def _remember(self, key: _Key) -> None:
@@ -441,6 +486,12 @@ class DomainRequests:
         if len(self._remembered) > self._limits.remembered:
             self._remembered.popitem(last=False)
             self.counters.forgotten += 1
+
+
+def _count_off(counts: dict[Identity, int], node: Identity) -> None:
+    left = counts.pop(node) - 1
+    if left:
+        counts[node] = left
 
 
 def _way_back(request: DomainRequest) -> tuple[Identity, ...]:

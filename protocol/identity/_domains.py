@@ -91,6 +91,10 @@ class DomainTable:
             self._members.popitem(last=False)
             self.evicted += 1
 
+    def domains(self) -> tuple[Identity, ...]:
+        """Return the domains, the one that was used longest ago first."""
+        return tuple(self._members)
+
     def remove(self, domain: Identity) -> None:
         """Remove a domain, if it is there."""
         self._members.pop(domain, None)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from onward.protocol.identity import (
+    MAX_BODY,
     MAX_DOMAIN_PATH,
     MAX_SKEW,
     MAX_TTL,
@@ -157,7 +158,7 @@ def test_what_was_not_sent_goes_to_another_member_and_ends_without_one() -> None
     state = requests(A, B)
     assert send(state, 1) == [SendDomainRecord(B, asked(ME))]
     assert state.not_sent(asked(ME), 1) == [SendDomainRecord(A, asked(ME))]
-    assert state.not_sent(asked(ME), 1) == [DomainEnded(1, ResultCode.UNKNOWN)]
+    assert state.not_sent(asked(ME), 1) == [DomainEnded(1, FAILED)]
     assert state.not_sent(asked(ME), 1) == []
 
 
@@ -231,6 +232,16 @@ def test_load_decides_among_members_with_links() -> None:
     assert send(state) == [SendDomainRecord(B, asked(ME))]
 
 
+def test_a_member_with_fewer_requests_under_way_is_chosen_first() -> None:
+    state = requests(A, B)
+    assert send(state, number=1) == [SendDomainRecord(A, asked(ME, number=1))]
+    assert send(state, number=2) == [SendDomainRecord(B, asked(ME, number=2))]
+    assert send(state, number=3) == [SendDomainRecord(A, asked(ME, number=3))]
+    state.receive_response(answered(A, ME), A)
+    assert send(state, number=4) == [SendDomainRecord(A, asked(ME, number=4))]
+    assert send(state, number=5) == [SendDomainRecord(B, asked(ME, number=5))]
+
+
 def test_a_number_is_used_once_at_a_time() -> None:
     state = requests(A)
     send(state)
@@ -264,3 +275,44 @@ def test_requests_that_were_served_are_forgotten_at_the_limit() -> None:
         assert state.receive_request(request, A, NOW, 0) == [ServeDomainRequest(request)]
         state.answer(request, OK, WORDS, b"")
     assert state.counters.forgotten == 1
+
+
+def test_bodies_of_requests_of_this_node_have_a_limit() -> None:
+    state = requests(A, limits=DomainRequestLimits(pending_size=MAX_BODY))
+    assert state.send(DOMAIN, 1, EXPIRY, WORDS, bytes(MAX_BODY), 0) != []
+    assert send(state, number=2) == [DomainEnded(2, ResultCode.OVERFLOW)]
+    # Those of others are not kept.
+    state.receive_request(replace(asked(B), body=bytes(MAX_BODY)), B, NOW, 0)
+    state.receive_response(answered(A, ME), A)
+    assert send(state, number=2) == [SendDomainRecord(A, asked(ME, number=2))]
+
+
+def test_what_was_not_taken_is_refused_with_its_reason() -> None:
+    state = requests(ME)
+    state.serve(DOMAIN)
+    request = asked(A)
+    assert state.receive_request(request, A, NOW, 0) == [ServeDomainRequest(request)]
+    denied = ResultCode.DENIED
+    assert state.not_sent(request, 0, denied) == [SendDomainRecord(A, DomainRefusal(A, 1, denied))]
+
+
+def test_threat_21_requests_of_what_is_banned_end_in_doubt() -> None:
+    state = requests(C)
+    send(state)
+    state.receive_request(asked(A, B), B, NOW, 0)
+    failed = answered(ME, B, A, result=FAILED)
+    assert state.end(A) == [SendDomainRecord(B, failed)]
+    state.receive_request(asked(A, B, number=2), B, NOW, 0)
+    assert state.end(B) == []
+    assert state.end(B) == []
+    assert state.end(C) == [DomainEnded(1, FAILED, in_doubt=True)]
+    assert len(state) == 0
+
+
+def test_threat_21_what_is_served_ends_in_doubt_when_its_domain_is_banned() -> None:
+    state = requests(ME)
+    state.serve(DOMAIN)
+    state.receive_request(asked(A, B), B, NOW, 0)
+    failed = answered(ME, B, A, result=FAILED)
+    assert state.end(DOMAIN) == [SendDomainRecord(B, failed)]
+    assert state.answer(asked(A, B), OK, WORDS, b"") == []

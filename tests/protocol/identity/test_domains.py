@@ -46,6 +46,7 @@ def test_the_domain_that_was_used_longest_ago_is_let_go() -> None:
     table.update(advert(C, B))
     assert (len(table), table.evicted) == (2, 1)
     assert table.members(OTHER) is None
+    assert table.domains() == (DOMAIN, C)
     assert table.members(DOMAIN) == (A,)
 
 
