@@ -16,6 +16,7 @@ from ._directory_file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_
 from ._directory_saver import SAVE_BATCH, SAVE_DELAY, SAVE_RETRY, DirectorySaver
 from ._directory_service import DirectoryService
 from ._directory_worker import DIRECTORY, DirectoryWorker
+from ._domains_part import DomainStatistics
 from ._engines import Engine, Engines
 from ._errors import (
     DirectoryFileFailed,
@@ -58,6 +59,7 @@ __all__ = [
     "DirectorySaver",
     "DirectoryService",
     "DirectoryWorker",
+    "DomainStatistics",
     "Engine",
     "EngineInUse",
     "Engines",

@@ -159,6 +159,11 @@ class Correspondences:
         for pair in [each for each in self._links if identity in each]:
             self._end(pair)
 
+    def end_of(self, own: Identity) -> None:
+        """End the links that have an identity at this end."""
+        for pair in [each for each in self._links if each[0] == own]:
+            self._end(pair)
+
     def _end(self, pair: Pair) -> None:
         _, address = self._links.pop(pair)
         source = self._sources.pop(pair, None)

@@ -107,6 +107,8 @@ class Outgoing:
         undelivered: Undelivered,
     ) -> Awaitable[None] | None:
         home = self._router.home(to)
+        if own != self._router.own and self._router.engines.of(own) is None:
+            home = None  # a domain that is served here sends answers alone
         if home is None:
             undelivered(message, LinkDown(short_text(to), "no way to it is known"))
             return None

@@ -48,6 +48,7 @@ from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
 from ._correspondences import Correspondences
 from ._directory_service import DirectoryService
+from ._domains_part import DomainsPart
 from ._engines import Engine, Engines
 from ._greetings import Greetings
 from ._incoming import Incoming
@@ -84,6 +85,7 @@ class Router(PeerEvents):
         outgoing: What goes out of the node.
         incoming: What comes into it.
         verifiers: Public keys that are ready to verify.
+        domains: The domains.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
         started: When the node was started, in Unix milliseconds.
     """
@@ -137,6 +139,8 @@ class Router(PeerEvents):
         self._parked: Final = Parking(options.max_parked)
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
+        self.domains: Final = DomainsPart(worker, self)
+        self.add_part(self.domains)
 
     # --- parts --------------------------------------------------------------------------------
 
@@ -231,6 +235,8 @@ class Router(PeerEvents):
                 return self.park(node, message, target)
             case ToPeer(node):
                 return message.redirect(*self.route_to(target, sender, to[1]))
+            case LookUp(Destination(DestinationKind.DOMAIN, domain)) if self.domains.learn(domain):
+                return self._resolve(message, target)
             case LookUp(wanted):
                 return self.park(wanted.identity, message, target)
             case ViaRelay() if DestinationKind.RELAY in self._part_of_kind:

@@ -16,6 +16,7 @@ from ...actors.identity import (
     ROUTER,
     Correspondence,
     DirectoryService,
+    DomainStatistics,
     Engine,
     IdentityKeys,
     IdentityOptions,
@@ -146,10 +147,13 @@ class Identities:
             signing, sealing = key, SealingKeys(secrets.token_bytes(SEED_SIZE))
         worker = RouterWorker(signing, options, lambda: int(now() * 1000), directory)
         await node.start(lambda: worker, address=ROUTER)
-        exposed = Exposed(map(as_address, expose), map(as_address, allow))
+        allowed = tuple(map(as_address, allow))
+        exposed = Exposed(map(as_address, expose), allowed)
 
         def open_link(own: Identity, identity: Identity) -> tuple[Correspondence, Address]:
-            link = Correspondent(own, identity, worker.router, exposed)
+            served = worker.router.domains.served.get(own)
+            here = exposed if served is None else Exposed((served.worker, *served.expose), allowed)
+            link = Correspondent(own, identity, worker.router, here)
             return link, worker.spawn(lambda: link)
 
         worker.router.links.open = open_link
@@ -202,6 +206,35 @@ class Identities:
             LimitReached: There are `IdentityOptions.max_engines`.
         """
         return self._router.add_engine(as_address(worker), key).identity
+
+    def serve(
+        self, domain: Identity, worker: AddressLike, *, expose: Iterable[AddressLike] = ()
+    ) -> None:
+        """Serve a domain by a worker of the node, in the place of the one before, until it ends.
+
+        Requests to the domain reach it as `36#domain:…`, and its address and those exposed as
+        `36#domain:… => address`. It answers each once. The node has to be a member for others to
+        send to it.
+
+        Args:
+            domain: The domain.
+            worker: The address of the worker.
+            expose: Other addresses of the node that requests to the domain may go to.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+            LimitReached: The node serves as many domains as it may.
+        """
+        exposed = frozenset(map(as_address, expose))
+        self._router.domains.serve(domain, as_address(worker), exposed)
+
+    def stop_serving(self, domain: Identity) -> bool:
+        """Serve a domain no more; return whether it was served. What is in hand is answered."""
+        return self._router.domains.stop(domain)
+
+    def domain_statistics(self) -> DomainStatistics:
+        """Return the domains and the requests to them at this moment."""
+        return self._router.domains.statistics()
 
     async def join(self, to: str | Address, *, identity: Identity | None = None) -> Identity:
         """Join another node over a link, once both have proved their keys.

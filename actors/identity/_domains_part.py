@@ -1,0 +1,539 @@
+"""Domains: what is sent to one of the members of a domain, and what a member answers.
+
+A message to a domain goes to a member as a request, and at most one answer comes back by the same
+way. What has been handed over is not sent again: it ends with its answer, or in doubt.
+
+The source of a request is said by the nodes that have passed it, and is proven by none of them but
+the last one. So the worker of a member sees the node at the other end of the link, which has proven
+its key, and no other.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from ...protocol import (
+    MAX_ROUTE_LENGTH,
+    Address,
+    InDoubt,
+    LinkDown,
+    LinkLost,
+    Message,
+    OnwardError,
+    PayloadTooBig,
+)
+from ...protocol.identity import (
+    MAX_BODY,
+    MAX_SKEW,
+    BadRecord,
+    ControlContent,
+    Destination,
+    DestinationKind,
+    DomainAction,
+    DomainAdvert,
+    DomainCounters,
+    DomainEnded,
+    DomainJoined,
+    DomainJoining,
+    DomainRecord,
+    DomainRefusal,
+    DomainRequest,
+    DomainRequests,
+    DomainResponse,
+    DomainTable,
+    HasMembers,
+    Identity,
+    IdentityUpdated,
+    LookUp,
+    P2PContent,
+    Refuse,
+    ResultCode,
+    SendDomainRecord,
+    ServeDomainRequest,
+    Target,
+    parse_domain_record,
+    read_advert,
+    serialize_domain_record,
+    short_text,
+)
+from ...protocol.ockam import decode_message, encode_message
+from .._errors import Unresolved
+from .._worker import Worker
+from ..routing._pending import Pending
+from ..runtime._timer import Timer
+from ._carriage import ENGINE, Carriage, is_reserved, reply_address
+from ._outgoing import ONWARD, Undelivered
+from ._router_part import RouterPart
+from ._served_domains import ServedDomain, ServedDomains
+from ._session import MAX_WAITING
+
+if TYPE_CHECKING:
+    from ._router import Router
+    from ._session import Session
+
+__all__ = ["DomainStatistics", "DomainsPart"]
+
+_TICK: Final = 100
+"""Time by which a request may end late, in milliseconds: the timer looks at all of them."""
+_MAX_WAITING_DOMAINS: Final = 4096
+"""Most domains that messages wait for, as no member has a link. Beyond: those for the oldest wait
+on for one member alone."""
+_BITS: Final = 62
+"""Bits of a random number. As the number of a request it is not guessed by other nodes, which could
+use it before this one does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainStatistics:
+    """The domains of a node at one moment.
+
+    Attributes:
+        known: Domains with members that are known.
+        evicted: Domains that were let go for others.
+        served: Domains that workers of the node serve.
+        pending: Requests of this node and of others that wait for a response.
+        unanswered: Those of them that a worker of this node is to answer.
+        counters: What came of requests since the start.
+    """
+
+    known: int
+    evicted: int
+    served: int
+    pending: int
+    unanswered: int
+    counters: DomainCounters
+
+
+class _Asked(NamedTuple):
+    """A message to a domain that is under way."""
+
+    own: Identity
+    domain: Identity
+    message: Message
+    undelivered: Undelivered
+
+
+class DomainsPart(RouterPart):
+    """The domains of a router.
+
+    Args:
+        worker: The worker of the router.
+        router: The router.
+
+    Attributes:
+        random: Returns a random number, for the choice of members and the numbers of requests.
+        served: The domains that workers of this node serve.
+        requests: The requests.
+    """
+
+    kinds = (DestinationKind.DOMAIN,)
+    controls = range(48, 64)
+
+    def __init__(self, worker: Worker, router: Router) -> None:
+        self.random: Callable[[], int] = lambda: secrets.randbits(_BITS)
+        self.served: Final = ServedDomains(worker.node, self._worker_ended)
+        self._table: Final = DomainTable()
+        self.requests: Final = DomainRequests(router.own, self._table)
+        self._worker: Final = worker
+        self._router: Final = router
+        self._alive: Final[set[Identity]] = set()
+        self._asked: Final[dict[int, _Asked]] = {}
+        # Domains without a member that has a link, and the member that their messages wait for.
+        self._waiting: Final[dict[Identity, Identity]] = {}
+        self._timer: Timer | None = None
+        self._due = 0
+        router.directory.on_update.append(self._directory_updated)
+        router.directory.on_lost.append(self._updates_lost)
+
+    # --- members ------------------------------------------------------------------------------
+
+    def learn(self, domain: Identity) -> bool:
+        """Learn the members of a domain from the directory; return whether they are known."""
+        record = self._router.directory.lookup(domain)
+        if record is None or record.advert is None or self._router.table.is_banned(domain):
+            return False
+        route = self._router.table.route(Destination(DestinationKind.DOMAIN, domain))
+        if route is None or self._table.members(domain) is None:
+            advert = read_advert(record.advert).advert
+            if not isinstance(advert, DomainAdvert):
+                return False
+            self._learn(advert)
+        return True
+
+    def _learn(self, advert: DomainAdvert) -> None:
+        self._table.update(advert)
+        destination = Destination(DestinationKind.DOMAIN, advert.identity)
+        self._router.table.update(destination, HasMembers(frozenset(advert.nodes)))
+
+    def _forget(self, domain: Identity) -> None:
+        self._table.remove(domain)
+        if not self._router.table.is_banned(domain):
+            self._router.table.update(Destination(DestinationKind.DOMAIN, domain), None)
+
+    def _directory_updated(self, update: IdentityUpdated) -> None:
+        domain, record = update.identity, update.record
+        advert = None if record is None else record.advert
+        read = None if advert is None else read_advert(advert).advert
+        if isinstance(read, DomainAdvert):
+            if self._table.members(domain) is not None and not self._router.table.is_banned(domain):
+                self._learn(read)
+            self._resume(domain)
+        elif self._table.members(domain) is not None:
+            self._forget(domain)
+
+    def _updates_lost(self, _: int) -> None:
+        for domain in self._table.domains():
+            self._forget(domain)
+            self.learn(domain)
+            self._resume(domain)
+
+    def _resume(self, domain: Identity) -> None:
+        """Resolve again what waits for a domain, or for one of its members."""
+        self._router.found(domain)
+        member = self._waiting.pop(domain, None)
+        if member is not None:
+            self._router.found(member)
+
+    # --- out of the node ----------------------------------------------------------------------
+
+    def resolve(self, message: Message, target: Target) -> Message | Pending | None:
+        """Resolve the address of a domain, for any one of its members."""
+        router, to, domain = self._router, message[0][0], target.destination.identity
+        self.learn(domain)
+        own = router.own_of(message[3])
+        decision = router.decide(target.destination, target.scope, own)
+        if isinstance(decision, Refuse):
+            raise Unresolved(to, f"the router refuses it: {decision.reason.value}")
+        if domain not in self.served:
+            if isinstance(decision, LookUp):
+                return router.park(decision.destination.identity, message, target)
+            pending = self._without_link(domain, message, target)
+            if pending is not None:
+                return pending
+        _, link = router.links.get((own, domain))
+        carriage = Carriage(DestinationKind.DOMAIN, (), target.rprefs, target.tprefs)
+        return message.redirect(link, carriage.address)
+
+    def _without_link(self, domain: Identity, message: Message, target: Target) -> Pending | None:
+        """Return what a message waits for if no member has a link; `None` if one has."""
+        nodes = self._table.members(domain) or ()
+        members = [each for each in nodes if each != self._router.own]
+        if not members:
+            raise Unresolved(message[0][0], "the domain has no other member")
+        if not self._alive.isdisjoint(members):
+            return None
+        member = self._waiting.get(domain, self._router.own)
+        if member not in members:
+            member = members[self.random() % len(members)]
+        pending = self._router.park(member, message, target)
+        self._waiting[domain] = member
+        if len(self._waiting) > _MAX_WAITING_DOMAINS:
+            del self._waiting[next(iter(self._waiting))]
+        return pending
+
+    def carry(
+        self,
+        own: Identity,
+        to: Identity,
+        message: Message,
+        carriage: Carriage,
+        undelivered: Undelivered,
+    ) -> Awaitable[None] | None:
+        """Send a message to a member of a domain, as a request."""
+        if not message[0]:
+            message = message._replace(onward_route=(ENGINE,))
+        body = encode_message(message)
+        if len(body) > MAX_BODY:
+            undelivered(message, PayloadTooBig(len(body), MAX_BODY))
+            return None
+        number = self.random()
+        while number in self._asked:
+            number += 1
+        self._asked[number] = _Asked(own, to, message, undelivered)
+        expiry = self._router.outgoing.expiry(message)
+        actions = self.requests.send(to, number, expiry, ONWARD, body, self.random())
+        self._arm(expiry)
+        return self._act(actions)
+
+    def answer(
+        self, token: bytes, message: Message, undelivered: Undelivered
+    ) -> Awaitable[None] | None:
+        """Send the answer of a worker to a request."""
+        body = encode_message(message)
+        request = self.served.take(token)
+        if request is None:
+            detail = "the request has been answered, or has ended"
+            undelivered(message, LinkDown("a domain", detail))
+            return None
+        if len(body) > MAX_BODY:
+            undelivered(message, PayloadTooBig(len(body), MAX_BODY))
+            return self._answer(request, ResultCode.REMOTE_FAILED)
+        return self._answer(request, ResultCode.OK, body)
+
+    def _answer(
+        self, request: DomainRequest, result: ResultCode, body: bytes = b""
+    ) -> Awaitable[None] | None:
+        return self._act(self.requests.answer(request, result, ONWARD, body))
+
+    # --- what the state machine says ----------------------------------------------------------
+
+    def _act(self, actions: list[DomainAction]) -> Awaitable[None] | None:
+        waits: Awaitable[None] | None = None
+        for action in actions:
+            match action:
+                case SendDomainRecord(node, record):
+                    waits = self._send(node, record) or waits
+                case ServeDomainRequest(request):
+                    self._serve(request)
+                case DomainEnded():
+                    self._ended(action)
+        return waits
+
+    def _send(
+        self, node: Identity, record: DomainRequest | DomainResponse | DomainRefusal
+    ) -> Awaitable[None] | None:
+        router = self._router
+        if isinstance(record, DomainRequest):
+            request = record
+            content = ControlContent(serialize_domain_record(request))
+            return router.outgoing.tell(node, content, lambda _: self._not_sent(request))
+        session = router.peers.sessions.get(node)
+        if session is None or len(session.waiting) >= MAX_WAITING:
+            self._not_answered()  # the other node may ask on and on, and take no answer
+            return None
+        content = ControlContent(serialize_domain_record(record))
+        return router.outgoing.tell(node, content, self._not_answered)
+
+    def _not_answered(self, _: OnwardError | None = None) -> None:
+        self._router.counts["answers of domains that were not handed over"] += 1
+
+    def _not_sent(
+        self, request: DomainRequest, result: ResultCode = ResultCode.REMOTE_FAILED
+    ) -> None:
+        self._act(self.requests.not_sent(request, self.random(), result))
+
+    def _serve(self, request: DomainRequest) -> None:
+        """Give a request to the worker that serves the domain."""
+        served = self.served.get(request.domain)
+        inner = None if served is None else self._inner(request, served)
+        if inner is None:
+            self._not_sent(request, ResultCode.DENIED)
+            return
+        back = inner[1]
+        link, _ = self._router.links.get((request.domain, request.path[-1]), request.path[-1])
+        if back:
+            back = reply_address(DestinationKind.DOMAIN, self.served.expect(request)), *back
+        link.receive(inner._replace(return_route=back))
+        if not back:
+            self._answer(request, ResultCode.OK)
+
+    def _inner(self, request: DomainRequest, served: ServedDomain) -> Message | None:
+        """Return the message of a request as it is delivered; `None` if it may not be."""
+        counts = self._router.counts
+        if request.protocol != ONWARD:
+            counts["messages of another protocol"] += 1
+            return None
+        try:
+            inner = decode_message(request.body)
+        except OnwardError:
+            counts["messages that cannot be read"] += 1
+            return None
+        onward, back = inner[0], inner[1]
+        if onward[:1] == (ENGINE,):
+            onward = served.worker, *onward[1:]
+        if any(map(is_reserved, (*onward[:1], *back[:1]))):
+            counts["messages with an address of the router"] += 1
+            return None
+        if not onward or not served.allows(onward[0]) or len(back) > MAX_ROUTE_LENGTH - 2:
+            counts["requests to a domain for what is not exposed"] += 1
+            return None
+        return inner._replace(onward_route=onward)
+
+    def _ended(self, ended: DomainEnded) -> None:
+        """End a message of this node: deliver its answer, or say why there is none."""
+        asked = self._asked.pop(ended.id, None)
+        if asked is None:
+            return  # the node ends
+        response, text = ended.response, short_text(asked.domain)
+        error: OnwardError | None
+        if response is not None and ended.result is ResultCode.OK:
+            error = self._deliver(asked, response)
+        elif ended.result is ResultCode.TIMEOUT and response is None:
+            error = InDoubt(text, "no member has answered in time")
+        elif ended.in_doubt or response is not None:
+            error = LinkLost(text, f"the way to the member is lost: {ended.result.name}")
+        else:
+            error = LinkDown(text, f"no member has taken it: {ended.result.name}")
+        if error is not None:
+            asked.undelivered(asked.message, error)
+
+    def _deliver(self, asked: _Asked, response: DomainResponse) -> OnwardError | None:
+        """Deliver the answer to a message; return the error if there is none."""
+        router, back, text = self._router, asked.message[1], short_text(asked.domain)
+        if not response.body:
+            return InDoubt(text, "the member gives no answer") if back else None
+        try:
+            inner = decode_message(response.body)
+        except OnwardError:
+            inner = None
+        if inner is None or response.protocol != ONWARD or inner[0] != back or not back:
+            router.counts["answers of domains that are none"] += 1
+            return InDoubt(text, "the answer of the member is none")
+        if asked.own != router.own and router.engines.of(asked.own) is None:
+            router.counts["answers to engines that have ended"] += 1
+            return None
+        link, _ = router.links.get((asked.own, asked.domain))
+        link.receive(inner)
+        return None
+
+    # --- into the node ------------------------------------------------------------------------
+
+    def receive(self, session: Session, content: P2PContent) -> None:
+        """Receive a control record about domains."""
+        try:
+            record = parse_domain_record(cast("ControlContent", content).record)
+        except BadRecord:
+            self._router.counts["records that cannot be read"] += 1
+            return
+        self._receive(session.node, record)
+
+    def _receive(self, peer: Identity, record: DomainRecord) -> None:
+        requests = self.requests
+        match record:
+            case DomainRequest():
+                self._receive_request(peer, record)
+            case DomainResponse():
+                self._act(requests.receive_response(record, peer))
+            case DomainRefusal():
+                self._act(requests.receive_refusal(record, peer, self.random()))
+            case DomainJoining() | DomainJoined():
+                self._router.counts["messages of a kind that is not served"] += 1
+
+    def _receive_request(self, peer: Identity, request: DomainRequest) -> None:
+        refusal = self._refusal(request)
+        if refusal is not None and request.path[-1] == peer:
+            reason, result = refusal
+            self._router.counts[f"requests to a domain that are refused: {reason}"] += 1
+            self._send(peer, DomainRefusal(request.src, request.id, result))
+            return
+        before, now = len(self.requests), self._router.milliseconds()
+        self._act(self.requests.receive_request(request, peer, now, self.random()))
+        if len(self.requests) > before:
+            self._arm(request.expiry + MAX_SKEW)
+
+    def _refusal(self, request: DomainRequest) -> tuple[str, ResultCode] | None:
+        """Return why a request of another node is refused here, and what it is told."""
+        router = self._router
+        if any(map(router.table.is_banned, (request.domain, *request.path))):
+            return "banned", ResultCode.DENIED
+        if request.domain in self.served:
+            return None
+        self.learn(request.domain)
+        # A node passes on for those domains alone that it is in.
+        if router.own not in (self._table.members(request.domain) or ()):
+            return "not a member", ResultCode.UNKNOWN
+        return None
+
+    # --- domains that are served --------------------------------------------------------------
+
+    def serve(self, domain: Identity, worker: Address, expose: frozenset[Address]) -> None:
+        """Serve a domain by a worker of this node, in the place of the one before.
+
+        Raises:
+            UnknownAddress: There is no such worker.
+            LimitReached: There are as many domains as there may be.
+        """
+        self.served.add(domain, worker, expose)
+        self._end_served(domain)
+        self._router.links.end_of(domain)  # what they expose has changed
+        self.requests.serve(domain)
+        self._resume(domain)
+
+    def stop(self, domain: Identity) -> bool:
+        """Serve a domain no more; return whether it was served.
+
+        What its worker has in hand is answered all the same.
+        """
+        self.requests.stop(domain)
+        return self.served.remove(domain)
+
+    def _worker_ended(self, domain: Identity) -> None:
+        self.stop(domain)
+        self._end_served(domain)
+
+    def _end_served(self, domain: Identity) -> None:
+        """End what a worker has in hand, in doubt."""
+        for request in self.served.take_all(domain):
+            self._answer(request, ResultCode.REMOTE_FAILED)
+
+    # --- events -------------------------------------------------------------------------------
+
+    def node_joined(self, node: Identity) -> None:
+        """Prefer a node from now on, and send it what waits for a member."""
+        self._alive.add(node)
+        self.requests.open_link(node)
+        for domain in [each for each in self._waiting if self._has(each, node)]:
+            self._resume(domain)
+
+    def _has(self, domain: Identity, node: Identity) -> bool:
+        return node in (self._table.members(domain) or ())
+
+    def node_lost(self, node: Identity) -> None:
+        """End the requests that were sent to a node, in doubt."""
+        self._alive.discard(node)
+        self._act(self.requests.close_link(node))
+
+    def banned(self, identity: Identity) -> None:
+        """End the requests of an identity that is banned, and to it."""
+        self._table.remove(identity)
+        self.served.forget(identity)
+        self._act(self.requests.end(identity))
+
+    def statistics(self) -> DomainStatistics:
+        """Return the domains at this moment."""
+        table, served, requests = self._table, self.served, self.requests
+        return DomainStatistics(
+            known=len(table),
+            evicted=table.evicted,
+            served=len(served),
+            pending=len(requests),
+            unanswered=served.waiting,
+            counters=replace(requests.counters),
+        )
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def _arm(self, expiry: int) -> None:
+        """Look at the requests when one that has just come is over."""
+        if self._timer is None or expiry < self._due:
+            self._set_timer(expiry)
+
+    def _set_timer(self, due: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = -(-due // _TICK) * _TICK
+        seconds = max(0, self._due - self._router.milliseconds()) / 1000
+        self._timer = self._worker.after(seconds, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        now = self._router.milliseconds()
+        self._act(self.requests.handle_timer(now))
+        self.served.expire(now)
+        due = self.requests.get_timer()
+        if due is not None:
+            self._arm(max(due, now + 1))
+
+    def close(self) -> None:
+        """End the watches of workers, and the messages that are under way, in doubt."""
+        self.served.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        asked = list(self._asked.values())
+        self._asked.clear()
+        for each in asked:
+            each.undelivered(each.message, LinkLost(short_text(each.domain), "the node ends"))
