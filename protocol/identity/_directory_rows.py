@@ -6,6 +6,7 @@ is signed is looked at when it is wanted first: to verify all takes ten seconds 
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Final, NamedTuple
 
 from cbor2 import dumps
@@ -29,6 +30,10 @@ _MAX_CREATED: Final = 2**63 - 1
 """Greatest number of SQLite."""
 _SHELVES: Final = {int(each): each for each in Shelf}
 _KINDS: Final = {int(each): each for each in AdvertKind}
+_TYPES: Final[tuple[type | tuple[type, ...], ...]] = (
+    *(bytes, int, (int, NoneType)),
+    *(bytes, int, bytes, int),
+)
 
 
 class DirectoryRow(NamedTuple):
@@ -87,7 +92,8 @@ def read_row(row: DirectoryRow) -> tuple[Identity, DirectoryEntry, Shelf]:
     Raises:
         BadRecord: It is damaged.
     """
-    for value, expected in zip(row, (bytes, int, object, bytes, int, bytes, int), strict=True):
+    values: tuple[object, ...] = row  # as they were written to a file
+    for value, expected in zip(values, _TYPES, strict=True):
         if not isinstance(value, expected):
             raise BadRecord(f"a row has a value of the type {type(value).__name__}")
     shelf = _SHELVES.get(row.shelf)

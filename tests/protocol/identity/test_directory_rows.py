@@ -124,6 +124,8 @@ def test_a_directory_of_a_newer_version_is_refused() -> None:
     [
         (row(4)._replace(identity=b"x"), "it has 33 bytes, not 1"),
         (row(4)._replace(identity="x"), "a row has a value of the type str"),  # type: ignore[arg-type]
+        (row(4)._replace(kind=[1]), "a row has a value of the type list"),  # type: ignore[arg-type]
+        (row(4)._replace(kind=1.0), "a row has a value of the type float"),  # type: ignore[arg-type]
         (row(4)._replace(shelf=3), "a row has a number of no shelf or kind"),
         (row(4)._replace(kind=3), "a row has a number of no shelf or kind"),
         (row(4)._replace(kind=None), "a row has an advert of 156 bytes"),
