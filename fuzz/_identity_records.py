@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cbor2 import CBORTag, dumps, loads
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from onward.protocol.identity import (
     NO_REPLY,
@@ -24,6 +25,7 @@ from onward.protocol.identity import (
     ControlRecord,
     Destination,
     DestinationKind,
+    DirectoryRow,
     DomainAdvert,
     DomainJoined,
     DomainJoining,
@@ -47,7 +49,9 @@ from onward.protocol.identity import (
     JoinRequest,
     JoinResponse,
     KeyRecord,
+    LinkChannel,
     LinkClaim,
+    LinkFailure,
     LinkHello,
     LinkProof,
     LinkRefusal,
@@ -77,6 +81,7 @@ from onward.protocol.identity import (
     ScopeKind,
     SealingKeys,
     Security,
+    SessionKeys,
     Signed,
     SigningKey,
     SubscribeTopic,
@@ -90,11 +95,14 @@ from onward.protocol.identity import (
     TopicUnsubResponse,
     TransportPrefs,
     UpdateIdentityRequest,
+    Verifiers,
     derived_engine,
     destination_text,
     identity_text,
     issue_voucher,
+    local_items,
     lock_key,
+    open_voucher,
     parse_advert_envelope,
     parse_control,
     parse_domain_advert,
@@ -118,6 +126,8 @@ from onward.protocol.identity import (
     parse_target,
     parse_topic_advert,
     parse_topic_record,
+    read_row,
+    row_of,
     seal,
     seal_answer,
     serialize_advert_envelope,
@@ -271,6 +281,13 @@ RESERVATION: Final = Reservation(NODE, ENGINE, NOW + 1000, 2**20, 1000)
 VOUCHER: Final = issue_voucher(RESERVATION, KEYS[0])
 
 
+LINK: Final = SessionKeys(ChaCha20Poly1305(bytes(32)), ChaCha20Poly1305(REPLY_KEY), bytes(32))
+SENDER: Final = LinkChannel(LINK, dialled=True)
+FRAMES: Final = [SENDER.seal(each) for each in (b"", b"\x80", SIGNED_ENGINES[0])]
+ROWS: Final = [
+    DirectoryRow(NODE, 0, 1, ADVERTS[0].envelope, NOW, b"", 0),
+    DirectoryRow(PRINTER, 1, None, b"", 0, dumps(local_items(RECORD.local)), 0),
+]
 IDENTITY_TEXTS: Final = [identity_text(each).encode() for each in (NODE, PRINTER)]
 TARGET_TEXTS: Final = [
     *(destination_text(Destination(each, TOPIC)).encode() for each in DestinationKind),
@@ -310,6 +327,35 @@ def write_signed(signed: Signed) -> bytes:
     return written
 
 
+def frame_again(data: bytes) -> bytes:
+    """Open a frame of a session."""
+    record = LinkChannel(LINK, dialled=False, window=64).open(data)
+    if isinstance(record, LinkFailure):
+        raise BadRecord(record.value)
+    return data if data in FRAMES else b"forged"
+
+
+def row_again(data: bytes) -> bytes:
+    """Read the values of a row of a directory, and write them."""
+    try:
+        values = loads(data)
+        row = DirectoryRow(*values)
+    except Exception as error:
+        raise BadRecord("it is no row") from error  # which is not what is looked at
+    return data if row_of(*read_row(row)) == row else b"another"
+
+
+def voucher_again(data: bytes) -> bytes:
+    """Open a voucher."""
+    voucher = open_voucher(data, VERIFIERS, NOW)
+    if voucher is None:
+        raise BadRecord("it is over, or its signature is wrong")
+    return issue_voucher(voucher, KEY_OF[voucher.relay])
+
+
+VERIFIERS: Final = Verifiers()
+
+
 def identity_again(data: bytes) -> bytes:
     """Read the text of an identity, in any case and between spaces, and write it."""
     text = data.decode("latin-1")
@@ -328,6 +374,7 @@ def target_again(data: bytes) -> bytes:
 # A line for each pair of functions is all that a new record needs. Those that read what any node
 # may send come first.
 DECODERS: Final = {
+    "frame": Decoder(FRAMES, frame_again, BadRecord),
     "handshake": decoder(HANDSHAKES, parse_handshake, serialize_handshake),
     "link claim": decoder(CLAIMS, parse_link_claim, serialize_link_claim),
     "envelope": decoder(
@@ -359,9 +406,11 @@ DECODERS: Final = {
         parse_reservation_answer,
         serialize_reservation_answer,
     ),
+    "voucher": Decoder([VOUCHER], voucher_again, BadRecord),
     "identity": decoder([NODE, PRINTER], parse_identity_bytes, bytes, BadIdentity),
     "text of an identity": Decoder(IDENTITY_TEXTS, identity_again, BadIdentity),
     "text of a target": Decoder(TARGET_TEXTS, target_again, BadIdentity),
+    "row of a directory": Decoder([dumps(tuple(each)) for each in ROWS], row_again, BadRecord),
     "key file": decoder([KEY_FILE], parse_key_file, serialize_key_file),
 }
 PIECES: Final = [
@@ -371,7 +420,7 @@ PIECES: Final = [
 TREES: Final[dict[str, list[Any]]] = {
     name: [loads(each) for each in decoder.seeds]
     for name, decoder in DECODERS.items()
-    if decoder.error is BadRecord and name not in {"envelope", "key file"}
+    if decoder.error is BadRecord and name not in {"frame", "envelope", "voucher", "key file"}
 }
 """The items of valid records, by their decoders."""
 ITEMS: Final[list[Any]] = [
