@@ -5,9 +5,9 @@ gets a signed voucher that it can show. A reservation ends at its time, with the
 messages or bytes are used up.
 
 ```
-request = [duration, bytes, messages]                   what is wanted; duration in seconds
+request = [65, duration, bytes, messages]               what is wanted; duration in seconds
 voucher = [relay, node, until, bytes, messages]         kind "reservation", signed by the relay
-answer  = [status, voucher envelope or null]
+answer  = [66, status, voucher envelope or null]
 ```
 
 Times are Unix milliseconds, as a voucher has one.
@@ -35,6 +35,8 @@ __all__ = [
     "MAX_RESERVATION_DURATION",
     "MAX_RESERVATION_MESSAGES",
     "MAX_VOUCHER",
+    "RESERVATION_ANSWER",
+    "RESERVATION_REQUEST",
     "Reservation",
     "ReservationAnswer",
     "ReservationLimits",
@@ -60,6 +62,11 @@ MAX_RESERVATION_BYTES: Final = 2**40
 """Most bytes that a reservation is for. A request for more is no record."""
 MAX_RESERVATION_MESSAGES: Final = 2**32
 """Most messages that a reservation is for. A request for more is no record."""
+
+RESERVATION_REQUEST: Final = 65
+"""The number that a request begins with, as a control record."""
+RESERVATION_ANSWER: Final = 66
+"""The number that an answer begins with, as a control record."""
 
 ReservedSeconds: TypeAlias = Annotated[int, Range(least=1, most=MAX_RESERVATION_DURATION)]
 
@@ -167,7 +174,9 @@ def parse_reservation_request(data: bytes) -> ReservationRequest:
         BadRecord: It is none.
     """
     reader = RecordReader(data, MAX_RESERVATION)
-    reader.enter("a request", 3)
+    reader.enter("a request", 4)
+    if reader.number("its kind") != RESERVATION_REQUEST:
+        raise BadRecord("it is no request for a reservation")
     request = ReservationRequest(
         reader.number("the duration"), reader.number("the bytes"), reader.number("the messages")
     )
@@ -178,7 +187,7 @@ def parse_reservation_request(data: bytes) -> ReservationRequest:
 
 def serialize_reservation_request(request: ReservationRequest) -> bytes:
     """Write a request."""
-    return dumps((request.duration, request.size, request.messages))
+    return dumps((RESERVATION_REQUEST, request.duration, request.size, request.messages))
 
 
 def parse_reservation(data: bytes) -> Reservation:
@@ -221,7 +230,9 @@ def parse_reservation_answer(data: bytes) -> ReservationAnswer:
         BadRecord: It is none.
     """
     reader = RecordReader(data, MAX_RESERVATION + MAX_VOUCHER)
-    reader.enter("an answer", 2)
+    reader.enter("an answer", 3)
+    if reader.number("its kind") != RESERVATION_ANSWER:
+        raise BadRecord("it is no answer about a reservation")
     number = reader.number("the status")
     try:
         status = RelayStatus(number)
@@ -237,7 +248,7 @@ def parse_reservation_answer(data: bytes) -> ReservationAnswer:
 
 def serialize_reservation_answer(answer: ReservationAnswer) -> bytes:
     """Write the answer of a relay."""
-    return dumps((int(answer.status), answer.voucher))
+    return dumps((RESERVATION_ANSWER, int(answer.status), answer.voucher))
 
 
 def issue_voucher(reservation: Reservation, key: SigningKey) -> bytes:

@@ -13,7 +13,10 @@ from onward.protocol.identity import (
     MAX_RESERVATION_DURATION,
     MAX_RESERVATION_MESSAGES,
     MAX_VOUCHER,
+    RESERVATION_ANSWER,
+    RESERVATION_REQUEST,
     BadRecord,
+    ControlContent,
     RecordTooBig,
     RelayStatus,
     Reservation,
@@ -200,25 +203,37 @@ def test_records_are_read_whole_and_refused_when_they_are_cut() -> None:
                 parse_reservation_answer(data[:size])
 
 
+def test_records_have_these_bytes() -> None:
+    request = serialize_reservation_request(ReservationRequest(3600, 2**26, 2**16))
+    assert request.hex() == "841841190e101a040000001a00010000"
+    assert serialize_reservation_answer(ANSWERS[0]).hex() == "831842186447766f7563686572"
+    assert serialize_reservation_answer(ANSWERS[-1]).hex() == "831842190191f6"
+    for data, number in ((request, RESERVATION_REQUEST), (b"\x83\x18\x42", RESERVATION_ANSWER)):
+        assert ControlContent(data).number == number
+
+
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ((0, 1, 1), "the duration is 0, not 1 to 86400"),
-        ((86401, 1, 1), "the duration is 86401, not 1 to 86400"),
-        ((1, 0, 1), "the bytes is 0, not 1 to 1099511627776"),
-        ((1, 1, 2**32 + 1), "the messages is 4294967297, not 1 to 4294967296"),
+        ((65, 0, 1, 1), "the duration is 0, not 1 to 86400"),
+        ((65, 86401, 1, 1), "the duration is 86401, not 1 to 86400"),
+        ((65, 1, 0, 1), "the bytes is 0, not 1 to 1099511627776"),
+        ((65, 1, 1, 2**32 + 1), "the messages is 4294967297, not 1 to 4294967296"),
         ((RELAY, ENGINE, 1, 1, 1), "the node has no key"),
         ((ENGINE, NODE, 1, 1, 1), "the relay has no key"),
         ((RELAY, NODE, 1, 0, 1), "the bytes is 0, not 1 to 1099511627776"),
-        ((99, None), "there is no status 99"),
-        ((100, None), "a voucher comes with OK, and with nothing else"),
-        ((204, b"voucher"), "a voucher comes with OK, and with nothing else"),
+        ((64, 1, 1, 1), "it is no request for a reservation"),
+        ((66, 1, 1, 1), "it is no request for a reservation"),
+        ((65, 100, b"voucher"), "it is no answer about a reservation"),
+        ((66, 99, None), "there is no status 99"),
+        ((66, 100, None), "a voucher comes with OK, and with nothing else"),
+        ((66, 204, b"voucher"), "a voucher comes with OK, and with nothing else"),
     ],
 )
 def test_another_record_is_refused(record: tuple[object, ...], reason: str) -> None:
     parsers = {
-        2: parse_reservation_answer,
-        3: parse_reservation_request,
+        3: parse_reservation_answer,
+        4: parse_reservation_request,
         5: parse_reservation,
     }
     with pytest.raises(BadRecord) as raised:
