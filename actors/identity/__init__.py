@@ -23,6 +23,7 @@ from ._errors import (
     DirectoryFileInUse,
     EngineInUse,
     PeerRefused,
+    RelayRefused,
     TopicRefused,
 )
 from ._key_file import (
@@ -67,6 +68,7 @@ __all__ = [
     "IdentityOptions",
     "KeyFileRefused",
     "PeerRefused",
+    "RelayRefused",
     "Relays",
     "Router",
     "RouterWorker",

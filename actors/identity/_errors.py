@@ -6,6 +6,7 @@ OnwardError
 ├── DirectoryFileFailed  that file cannot be opened, read or written
 ├── EngineInUse          a worker is an engine already, or another one has its identity
 ├── PeerRefused          a node has not proved its key, or not the one that was asked for
+├── RelayRefused         a relay makes no reservation
 └── TopicRefused         a request about a topic was refused
 ```
 """
@@ -15,13 +16,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...protocol import Address, OnwardError
-from ...protocol.identity import Identity, ResultCode, short_text
+from ...protocol.identity import Identity, RelayStatus, ResultCode, short_text
 
 __all__ = [
     "DirectoryFileFailed",
     "DirectoryFileInUse",
     "EngineInUse",
     "PeerRefused",
+    "RelayRefused",
     "TopicRefused",
 ]
 
@@ -91,6 +93,24 @@ class PeerRefused(OnwardError):
 
     def __str__(self) -> str:
         return f"no link between nodes to {self.to}: {self.reason}"
+
+
+class RelayRefused(OnwardError):
+    """A relay makes no reservation.
+
+    Attributes:
+        relay: The relay.
+        status: Why not; `None` if it has not answered in time, or is not asked any more.
+    """
+
+    def __init__(self, relay: Identity, status: RelayStatus | None) -> None:
+        super().__init__(relay, status)
+        self.relay = relay
+        self.status = status
+
+    def __str__(self) -> str:
+        reason = "it has not answered" if self.status is None else self.status.name
+        return f"the relay {short_text(self.relay)} makes no reservation: {reason}"
 
 
 class TopicRefused(OnwardError):

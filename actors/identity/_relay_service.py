@@ -17,6 +17,8 @@ from ...protocol.identity import (
     MAX_SKEW,
     NO_REPLY,
     REPLY_NONCE_SIZE,
+    BadRecord,
+    ControlContent,
     Destination,
     DestinationKind,
     EngineContent,
@@ -35,10 +37,16 @@ from ...protocol.identity import (
     RelayPolicy,
     RelayStatus,
     ReplyContent,
+    ReservationAnswer,
     ReservationLimits,
+    ReservationRequest,
     Reservations,
     ReturnHandle,
     SealingKeys,
+    SigningKey,
+    issue_voucher,
+    parse_reservation_request,
+    serialize_reservation_answer,
 )
 from ...protocol.ockam import encode_message
 from ._carriage import reply_address
@@ -61,6 +69,7 @@ class RelayService:
     Args:
         router: The router.
         worker: Its worker, for timers.
+        key: The key of the node, which signs vouchers.
         sealing: The keys that others seal to.
         policy: What the node relays.
         limits: The limits of what it spends on that.
@@ -74,6 +83,7 @@ class RelayService:
     """
 
     __slots__ = (
+        "_key",
         "_on_reservation",
         "_peeler",
         "_policy",
@@ -90,12 +100,14 @@ class RelayService:
         self,
         router: Router,
         worker: Worker,
+        key: SigningKey,
         sealing: SealingKeys,
         policy: RelayPolicy,
         limits: RelayLoadLimits,
         reservations: ReservationLimits,
     ) -> None:
         self._router: Final = router
+        self._key: Final = key
         self._policy: Final = policy
         self._rates: Final = RateLimiter(limits)
         self._tags: Final = LayerTags()
@@ -252,6 +264,30 @@ class RelayService:
         else:
             # It is held a moment, as its link may be made again.
             self._is_ok(self.queues.send(back.peer, back.content, now + MAX_SKEW))
+
+    # --- reservations -------------------------------------------------------------------------
+
+    def reserve(self, session: Session, record: bytes) -> None:
+        """Answer a node that asks for a reservation."""
+        node, router = session.node, self._router
+        if not self.admits(node):
+            return
+        try:
+            answer = self._reserve(node, parse_reservation_request(record))
+        except BadRecord:
+            router.counts["records that cannot be read"] += 1
+            answer = ReservationAnswer(RelayStatus.MALFORMED_MESSAGE)
+        content = ControlContent(serialize_reservation_answer(answer))
+        router.outgoing.tell(node, content, lambda _: None)
+
+    def _reserve(self, node: Identity, request: ReservationRequest) -> ReservationAnswer:
+        status = self._policy.reserves(node)
+        if status is not RelayStatus.OK:
+            return ReservationAnswer(status)
+        found = self.reservations.reserve(node, request, self._router.milliseconds())
+        if isinstance(found, RelayStatus):
+            return ReservationAnswer(found)
+        return ReservationAnswer(RelayStatus.OK, issue_voucher(found, self._key))
 
     # --- events -------------------------------------------------------------------------------
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import Message
 from ...protocol.identity import (
+    RESERVATION_ANSWER,
+    RESERVATION_REQUEST,
+    ControlContent,
     DestinationKind,
     Identity,
     IdentityUpdated,
@@ -22,6 +25,7 @@ from ...protocol.identity import (
 )
 from ..routing._pending import Pending
 from ._relay_service import RelayService
+from ._reserved import ReservedRelays
 from ._router_part import RouterPart
 from ._sealed_ways import SealedWays
 
@@ -52,10 +56,12 @@ class Relays(RouterPart):
         sealing: The keys that others seal to; the present one is for the advert of the node.
         ways: What goes out over relays.
         service: What comes for this node as a relay.
+        reserved: The reservations of this node at other relays.
     """
 
     kinds: ClassVar[tuple[DestinationKind, ...]] = (DestinationKind.RELAY,)
     contents: ClassVar[tuple[type[P2PContent], ...]] = (RelayContent, ReplyContent)
+    controls: ClassVar[range] = range(RESERVATION_REQUEST, RESERVATION_ANSWER + 1)
 
     def __init__(
         self,
@@ -74,11 +80,13 @@ class Relays(RouterPart):
         self.service: Final = RelayService(
             router,
             worker,
+            key,
             sealing,
             policy or RelayPolicy(),
             limits or RelayLoadLimits(),
             reservations or ReservationLimits(),
         )
+        self.reserved: Final = ReservedRelays(router, worker)
         self._router: Final = router
         router.directory.on_update.append(self._updated)
 
@@ -104,19 +112,27 @@ class Relays(RouterPart):
         return self.service.answer(token, message, undelivered)
 
     def receive(self, session: Session, content: P2PContent) -> None:
-        """Receive a message for a relay, or an answer."""
+        """Receive a message for a relay, an answer, or what is said about a reservation."""
         if isinstance(content, RelayContent):
             self.service.receive(session, content)
-        elif isinstance(content, ReplyContent) and not self.ways.open(session.node, content):
-            self.service.pass_back(session, content)
+        elif isinstance(content, ReplyContent):
+            if not self.ways.open(session.node, content):
+                self.service.pass_back(session, content)
+        elif isinstance(content, ControlContent):
+            if content.number == RESERVATION_REQUEST:
+                self.service.reserve(session, content.record)
+            else:
+                self.reserved.receive(session.node, content.record)
 
     def node_joined(self, node: Identity) -> None:
-        """Send what is held for a node."""
+        """Send what is held for a node, and reserve there again."""
         self.service.queues.flush(node)
+        self.reserved.node_joined(node)
 
     def node_lost(self, node: Identity) -> None:
-        """End what the node has reserved here."""
+        """End what the node has reserved here, and what is reserved there."""
         self.service.node_lost(node)
+        self.reserved.node_lost(node)
 
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity that has no trust any more."""
@@ -125,6 +141,7 @@ class Relays(RouterPart):
 
     def close(self) -> None:
         """End, as the node does."""
+        self.reserved.close()
         self.service.queues.close()
 
     def _updated(self, update: IdentityUpdated) -> None:

@@ -50,7 +50,9 @@ from ...protocol.identity import (
     RelayLoadLimits,
     RelayPolicy,
     Reliability,
+    Reservation,
     ReservationLimits,
+    ReservationRequest,
     ResultCode,
     RoutingPrefs,
     RoutingScope,
@@ -256,6 +258,48 @@ class Identities:
             UnknownAddress: There is no such link.
         """
         return await self._router.peers.join(to, identity)
+
+    async def reserve(
+        self,
+        relay: Identity,
+        *,
+        duration: int = 3600,
+        size: int = 64 * 1024 * 1024,
+        messages: int = 65_536,
+    ) -> Reservation:
+        """Reserve at a relay, so that others reach this node through it.
+
+        It is asked for again at half of its time, and when the link to the relay is back, until
+        `release`. While it lasts the advert of the node says so.
+
+        Args:
+            relay: The relay, which there is a link to.
+            duration: Its time, in seconds.
+            size: The bytes that may be relayed to this node, in bytes.
+            messages: The messages that may be relayed to this node.
+
+        Returns:
+            What the relay gives, which may be less.
+
+        Raises:
+            RelayRefused: The relay refuses, or does not answer in 10 seconds.
+            LinkDown: There is no link to it, or it has ended.
+            LimitReached: There are reservations at 8 relays.
+            BadRecord: A number is out of its range.
+        """
+        request = ReservationRequest(duration, size, messages)
+        return await self._relays.reserved.reserve(relay, request)
+
+    def release(self, relay: Identity) -> bool:
+        """Reserve at a relay no more; return whether there was a reservation.
+
+        The one that there is ends at its time, or with the link.
+        """
+        return self._relays.reserved.release(relay)
+
+    def reserved_at(self) -> tuple[Identity, ...]:
+        """Return the relays at which this node has a reservation now."""
+        return self._relays.reserved.relays()
 
     def peers(self) -> tuple[Identity, ...]:
         """Return the nodes that have proved their keys and take messages."""
