@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..actors import Listener, Node
@@ -66,6 +67,12 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
         "among them; may be repeated",
     )
     group.add_argument(
+        "--identity-directory",
+        metavar="FILE",
+        help="remember in this file what the node knows of identities, bans included, which "
+        "`onward lookup` prints; it is made if it is not there (default: in memory)",
+    )
+    group.add_argument(
         "--join",
         metavar="URI[=IDENTITY]",
         action="append",
@@ -87,6 +94,7 @@ def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
     for given, flag in (
         (arguments.engine, "--engine"),
         (arguments.identity_expose, "--identity-expose"),
+        (arguments.identity_directory, "--identity-directory"),
         (arguments.join, "--join"),
         (arguments.passphrase_file, "--passphrase-file"),
     ):
@@ -138,8 +146,13 @@ class NodeIdentity:
                 flag = "--engine" if each in given.engine else "--identity-expose"
                 raise CommandError(f"{flag}: there is no worker {each}", Status.USAGE)
         self.node = node
+        path: str | None = given.identity_directory
         self.identities = await Identities.attach(
-            node, self._source.keys.signing, expose=given.identity_expose, allow=given.allow
+            node,
+            self._source.keys.signing,
+            expose=given.identity_expose,
+            allow=given.allow,
+            directory=None if path is None else Path(path),
         )
         for worker in dict.fromkeys(given.engine):
             self._engines[worker] = self.identities.engine(worker)

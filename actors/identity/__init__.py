@@ -13,7 +13,7 @@ It needs the extra `onward[identity]`: `cryptography` has all primitives.
 
 from ._correspondences import Correspondence
 from ._directory_file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_row
-from ._directory_saver import SAVE_BATCH, SAVE_DELAY, SAVE_RETRY, DirectorySaver
+from ._directory_saver import SAVE_BATCH, SAVE_DELAY, SAVE_PAUSE, SAVE_RETRY, DirectorySaver
 from ._directory_service import DirectoryService
 from ._directory_worker import DIRECTORY, DirectoryWorker
 from ._domains_part import DomainStatistics
@@ -52,6 +52,7 @@ __all__ = [
     "ROUTER",
     "SAVE_BATCH",
     "SAVE_DELAY",
+    "SAVE_PAUSE",
     "SAVE_RETRY",
     "Correspondence",
     "DirectoryFile",

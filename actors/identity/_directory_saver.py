@@ -1,7 +1,9 @@
 """A directory that is saved: read from its file when the node starts, and written as it changes.
 
-Changes are written in batches, a second after the first of them, on the node's loop. A process that
-is killed loses those alone that were not written yet. While they cannot be written, as when the
+Changes are written in batches, a second after the first of them, on the node's loop. What the node
+itself says comes first, and there is a pause between batches, so that a flood of adverts takes a
+small part of the loop and of the disk. A process that is killed loses those alone that were not
+written yet. While they cannot be written, as when the
 disk is full, the directory goes on in memory, and they are tried again.
 """
 
@@ -23,12 +25,14 @@ from ...protocol.identity import (
 from ._directory_file import DirectoryFile
 from ._errors import DirectoryFileFailed
 
-__all__ = ["SAVE_BATCH", "SAVE_DELAY", "SAVE_RETRY", "DirectorySaver"]
+__all__ = ["SAVE_BATCH", "SAVE_DELAY", "SAVE_PAUSE", "SAVE_RETRY", "DirectorySaver"]
 
 SAVE_BATCH: Final = 256
-"""Most rows that are written in one turn of the loop. Beyond: the rest is for later turns."""
+"""Most rows that are written in one turn of the loop. Beyond: the rest is for later ones."""
 SAVE_DELAY: Final = 1.0
 """Time from a change until it is written, in seconds."""
+SAVE_PAUSE: Final = 0.1
+"""Time between two batches, in seconds. When the node stops there is none."""
 SAVE_RETRY: Final = 5.0
 """Time until changes that could not be written are tried again, in seconds."""
 
@@ -107,7 +111,7 @@ class DirectorySaver:
             return
         saved = self.save()
         if self._journal:
-            self._schedule(0 if saved else SAVE_RETRY)
+            self._schedule(SAVE_PAUSE if saved else SAVE_RETRY)
 
     def save(self) -> bool:
         """Write a batch of changes; return whether it is written, and false if there is none."""

@@ -123,6 +123,7 @@ class Directory:
         entry = self._table.get(identity)
         if local == NOTHING_SAID:
             self._say_nothing(identity, entry)
+            self._save_first(identity)
             return ResultCode.OK
         if not self._table.may_hold(identity):
             return ResultCode.OVERFLOW
@@ -130,6 +131,7 @@ class Directory:
         changed = entry.local != local
         entry.local = local
         self._forget_changes(self._table.put(identity, entry, Shelf.HELD))
+        self._save_first(identity)
         if changed:
             self._change(identity)
         return ResultCode.OK
@@ -155,6 +157,7 @@ class Directory:
     def forget(self, identity: Identity) -> bool:
         """Forget an identity, what the node says about it included; return whether it was known."""
         known = self._table.remove(identity)
+        self._save_first(identity)
         if known:
             self._change(identity)
         return known
@@ -328,6 +331,10 @@ class Directory:
         return (found.identity, found.created) == (identity, entry.created) and is_advert_signed(
             unverified, self._verifiers
         )
+
+    def _save_first(self, identity: Identity) -> None:
+        if self._journal is not None:
+            self._journal.put_first(identity)
 
     def _say_nothing(self, identity: Identity, entry: DirectoryEntry | None) -> None:
         if entry is None:

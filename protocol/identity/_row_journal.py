@@ -6,7 +6,7 @@ again before it was saved is not waited for.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 
 from ._identities import Identity
 
@@ -14,42 +14,57 @@ __all__ = ["RowJournal"]
 
 
 class RowJournal:
-    """The changes of a directory that are to be saved, those first that were made first."""
+    """The changes of a directory that are to be saved, in the order in which they were made.
 
-    __slots__ = ("_saved", "_unsaved")
+    What the node itself says comes before adverts, so that no flood of adverts puts off a ban.
+    """
+
+    __slots__ = ("_first", "_saved", "_unsaved")
 
     def __init__(self) -> None:
         self._saved: set[Identity] = set()
+        self._first: dict[Identity, None] = {}
         self._unsaved: dict[Identity, None] = {}
 
     def __len__(self) -> int:
         """Return the number of identities with a change that is not saved."""
-        return len(self._unsaved)
+        return len(self._first) + len(self._unsaved)
 
     def read(self, identity: Identity) -> None:
         """Record that a row was read, and is as the directory is."""
         self._saved.add(identity)
-        self._unsaved.pop(identity, None)
+        self._drop(identity)
 
     def change(self, identity: Identity) -> None:
         """Record that the row of an identity is not as it was."""
-        self._unsaved[identity] = None
+        if identity not in self._first:
+            self._unsaved[identity] = None
+
+    def put_first(self, identity: Identity) -> None:
+        """Have the change of an identity saved before those of adverts, if there is one."""
+        if identity in self._unsaved:
+            del self._unsaved[identity]
+            self._first[identity] = None
 
     def remove(self, identity: Identity) -> None:
         """Record that an identity is not in the directory any more."""
         if identity in self._saved:
-            self._unsaved[identity] = None
+            self.change(identity)
         else:
-            self._unsaved.pop(identity, None)
+            self._drop(identity)
 
     def unsaved(self, most: int) -> tuple[Identity, ...]:
         """Return the first identities with a change that is not saved."""
-        return tuple(islice(self._unsaved, most))
+        return tuple(islice(chain(self._first, self._unsaved), most))
 
     def save(self, identity: Identity, *, there: bool) -> None:
         """Record that the row of an identity was saved, or removed if there is none any more."""
-        del self._unsaved[identity]
+        self._drop(identity)
         if there:
             self._saved.add(identity)
         else:
             self._saved.discard(identity)
+
+    def _drop(self, identity: Identity) -> None:
+        self._first.pop(identity, None)
+        self._unsaved.pop(identity, None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onward.actors import Node
-from onward.actors.identity import ROUTER, make_key_file
+from onward.actors.identity import ROUTER, PeerRefused, make_key_file
 from onward.cli import main
 from onward.cli._main import parser_of
 from onward.cli._node import serve
@@ -164,6 +164,7 @@ async def test_it_joins_again_where_it_has_closed_the_link(
     [
         (("--engine", "a"), "--engine needs --identity"),
         (("--identity-expose", "a"), "--identity-expose needs --identity"),
+        (("--identity-directory", "f"), "--identity-directory needs --identity"),
         (("--join", "tcp://h:1"), "--join needs --identity"),
         (("--passphrase-file", "f"), "--passphrase-file needs --identity"),
         (("--identity", "KEY", "--engine", "a"), "--engine: there is no worker 0#a"),
@@ -181,6 +182,31 @@ def test_what_is_wrong_on_the_command_line_is_told(
     given = [str(path) if each == "KEY" else each for each in words]
     assert main(["node", "--listen", "tcp://127.0.0.1:0", *given]) == Status.USAGE
     assert told in capsys.readouterr().err
+
+
+async def test_it_remembers_what_it_knows_in_a_file(tmp_path: Path, capsys: Capsys) -> None:
+    path, _ = key_file(tmp_path, "far")
+    directory = str(tmp_path / "far.directory")
+    words = ("--identity", str(path), "--identity-directory", directory)
+    ban = ["identity", "ban", text_of("near"), "--directory", directory]
+    async with served(*words) as far, near_to(far):
+        assert main(ban) == Status.FAILED
+        assert "a node has this directory open" in capsys.readouterr().err
+    assert main(ban) == Status.OK
+    async with served(*words) as far:
+        with pytest.raises(PeerRefused):
+            async with near_to(far):
+                pass
+
+
+def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path, capsys: Capsys) -> None:
+    path, _ = key_file(tmp_path, "far")
+    file = tmp_path / "far.directory"
+    file.write_text("hello")
+    file.chmod(0o600)
+    words = ["node", "--listen", "tcp://127.0.0.1:0", "--identity", str(path)]
+    assert main([*words, "--identity-directory", str(file)]) == Status.FAILED
+    assert f"{file}: file is not a database" in capsys.readouterr().err
 
 
 def test_a_key_file_that_cannot_be_used_is_told(tmp_path: Path, capsys: Capsys) -> None:

@@ -17,6 +17,7 @@ import pytest
 from onward.actors.identity import (
     SAVE_BATCH,
     SAVE_DELAY,
+    SAVE_PAUSE,
     SAVE_RETRY,
     DirectoryFile,
     DirectoryFileFailed,
@@ -151,7 +152,7 @@ def test_changes_are_written_in_batches_a_second_after_the_first(path: Path) -> 
         saved.say(key, 1)
     assert saved.turn() == SAVE_DELAY
     assert saved.saver.unsaved == 1
-    assert saved.turn() == 0
+    assert saved.turn() == SAVE_PAUSE
     assert saved.saver.unsaved == 0
     assert saved.timers == []
     assert not saved.saver.save()
@@ -339,7 +340,7 @@ def test_a_full_disk_is_tried_again_and_the_directory_goes_on(
     saved.clear_disk()
     assert saved.turn() == SAVE_RETRY
     assert saved.saver.trouble == ""
-    assert saved.turn() == 0
+    assert saved.turn() == SAVE_PAUSE
     assert saved.saver.unsaved == 0
     assert [each.levelname for each in caplog.records] == ["ERROR", "WARNING"]
     assert caplog.messages[-1].endswith("changes are written again")

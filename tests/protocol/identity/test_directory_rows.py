@@ -248,6 +248,14 @@ def test_changes_are_saved_in_their_order_and_what_came_and_went_is_not() -> Non
     assert file.save() == [KEYS[0].identity, KEYS[2].identity]
     assert file.save() == []
     assert file.is_as_saved
+    # What the node itself says comes before adverts.
+    for envelope in ADVERTS[3:5]:
+        file.known.put_advert(envelope, NOW, AdvertSource.NETWORK)
+    file.known.set_trust(KEYS[5].identity, 0)
+    assert file.save(1) == [KEYS[5].identity]
+    file.known.forget(KEYS[5].identity)
+    assert file.save() == [KEYS[number].identity for number in (5, 3, 4)]
+    assert file.is_as_saved
     # What is only looked at is as it was.
     file.known.lookup(KEYS[2].identity, NOW)
     assert len(file.journal) == 0
