@@ -41,7 +41,7 @@ class RowJournal:
             self._unsaved[identity] = None
 
     def put_first(self, identity: Identity) -> None:
-        """Have the change of an identity saved before those of adverts, if there is one."""
+        """Put the change of an identity, if there is one, before those of adverts."""
         if identity in self._unsaved:
             del self._unsaved[identity]
             self._first[identity] = None

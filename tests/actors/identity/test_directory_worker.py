@@ -19,7 +19,10 @@ from onward.actors.identity import (
 from onward.actors.testing import virtual_time
 from onward.protocol import Address, AddressInUse, Context, Outside
 from onward.protocol.identity import (
+    EQUIVOCATION_PENALTY,
     RESULT_OK,
+    SCOPE_ANY,
+    TRUST_DEFAULT,
     AdvertEnvelope,
     AdvertKind,
     AdvertRequest,
@@ -35,6 +38,7 @@ from onward.protocol.identity import (
     NodeAdvert,
     Result,
     ResultCode,
+    TopicAdvert,
     UpdateIdentityRequest,
     UpdateIdentityResponse,
     Verifiers,
@@ -115,6 +119,39 @@ async def test_an_update_that_is_not_made_says_why() -> None:
         result = await update(node, OTHER.identity, LocalMetadata(1))
         told = "the directory holds as many identities as it may"
         assert result == Result(ResultCode.OVERFLOW, told)
+
+
+@virtual_time
+async def test_threat_13_an_advert_of_a_topic_is_refused_ignored_or_marked() -> None:
+    async with Node("a") as node:
+        worker = await started(node)
+        changed: list[Identity] = []
+        worker.service.on_update.append(lambda update: changed.append(update.identity))
+        topic, local = NODE.identity, LocalMetadata()
+
+        def advert(version: int, tag: str) -> AdvertEnvelope:
+            told = TopicAdvert(topic, (tag,), None, SCOPE_ANY, version, int(NOW * 1000))
+            return sign_advert(told, NODE)
+
+        assert await update(node, topic, local, advert(2, "news")) == RESULT_OK
+        signed = sign_advert(
+            TopicAdvert(OTHER.identity, (), None, SCOPE_ANY, 3, int(NOW * 1000)), OTHER
+        )
+        payload = advert(3, "stolen").envelope[:-64] + signed.envelope[-64:]
+        stolen = AdvertEnvelope(AdvertKind.TOPIC, payload)
+        for refused, told in (
+            (stolen, "it is not signed by its identity, or by the node of its engine"),
+            (advert(1, "old"), "there is a newer one"),
+            (advert(2, "other"), "there is another one of the same version"),
+        ):
+            result = await update(node, topic, local, refused)
+            assert result == Result(ResultCode.BAD_ADVERT, f"all but the advert is set: {told}")
+        record = await look_up(node, topic)
+        assert record is not None
+        assert record.advert == advert(2, "news")
+        assert record.equivocated
+        assert record.local.trust == TRUST_DEFAULT - EQUIVOCATION_PENALTY
+        await eventually(lambda: changed == [topic])  # as it is in the end
 
 
 @virtual_time

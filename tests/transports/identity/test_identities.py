@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Pending, Unresolved
-from onward.actors.identity import ROUTER, DirectoryFileFailed, EngineInUse, PeerRefused
+from onward.actors.identity import DIRECTORY, ROUTER, DirectoryFileFailed, EngineInUse, PeerRefused
 from onward.actors.testing import Probe
 from onward.protocol import (
     IDENTITY,
@@ -21,13 +21,19 @@ from onward.protocol import (
     UnreadableAddress,
 )
 from onward.protocol.identity import (
+    RESULT_OK,
     TRUST_BANNED,
     AdvertSource,
     Identity,
     IdentityUpdated,
+    LocalMetadata,
     NodeAdvert,
+    UpdateIdentityRequest,
+    UpdateIdentityResponse,
     derived_engine,
     identity_text,
+    parse_control,
+    serialize_control,
     sign_advert,
 )
 from onward.protocol.identity._directory_entries import EntryTable
@@ -476,6 +482,23 @@ async def test_what_the_directory_bans_is_refused_until_it_does_not(a: Node, c: 
     await eventually(lambda: not ours._router.table.is_banned(theirs.own))
     await joined((a, ours), c)
     assert (await a.request(to, b"hi")).payload == b"hi"
+
+
+async def test_threat_21_to_lose_trust_ends_the_requests_under_way(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = theirs.engine("recorder")
+    await joined((a, ours), c)
+    asked = asyncio.create_task(a.request(engine_text(engine), b"one"))
+    await recorder.next()
+    ban = UpdateIdentityRequest(engine, LocalMetadata(TRUST_BANNED))
+    answer = await a.request(DIRECTORY, serialize_control(ban))
+    assert parse_control(answer.payload) == UpdateIdentityResponse(engine, RESULT_OK)
+    with pytest.raises(LinkLost, match="the identity is banned"):
+        await asked
+    with pytest.raises(Unresolved, match="the router refuses it: banned"):
+        await a.request(engine_text(engine), b"two")
+    assert ours.peers() == (theirs.own,)
 
 
 async def test_the_directory_remembers_what_is_banned(a: Node) -> None:
