@@ -7,7 +7,7 @@ is signed is looked at when it is wanted first: to verify all takes ten seconds 
 from __future__ import annotations
 
 from types import NoneType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from cbor2 import dumps
 
@@ -92,7 +92,7 @@ def read_row(row: DirectoryRow) -> tuple[Identity, DirectoryEntry, Shelf]:
     Raises:
         BadRecord: It is damaged.
     """
-    values: tuple[object, ...] = row  # as they were written to a file
+    values = cast("tuple[object, ...]", row)  # as they were written to a file
     for value, expected in zip(values, _TYPES, strict=True):
         if not isinstance(value, expected):
             raise BadRecord(f"a row has a value of the type {type(value).__name__}")
