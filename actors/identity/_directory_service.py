@@ -79,9 +79,24 @@ class DirectoryService:
         self._call_soon: Final = call_soon
         self._is_scheduled = False
 
-    def put(self, envelope: AdvertEnvelope, source: AdvertSource) -> PutOutcome:
-        """Put an advert into the directory; whether it is signed is looked at here."""
-        outcome = self.directory.put_advert(envelope, self._milliseconds(), source)
+    def put(
+        self,
+        envelope: AdvertEnvelope,
+        source: AdvertSource,
+        teller: Identity | None = None,
+        ahead: int = 0,
+    ) -> PutOutcome:
+        """Put an advert into the directory; whether it is signed is looked at here.
+
+        Args:
+            envelope: The advert.
+            source: Where it is from.
+            teller: The node that has told it; see `Directory.put_advert`.
+            ahead: The time by which the clock that it is compared with is ahead of that of this
+                node, in milliseconds.
+        """
+        now = self._milliseconds() + ahead
+        outcome = self.directory.put_advert(envelope, now, source, teller)
         self._schedule()
         return outcome
 

@@ -13,17 +13,12 @@ from ...protocol.identity import (
     BadRecord,
     ControlContent,
     Destination,
-    EngineAdvert,
     Greeting,
     Identity,
     MessageIds,
-    SigningKey,
-    Verifiers,
     first_id_time,
-    open_advert,
     parse_greeting,
     serialize_greeting,
-    sign_advert,
     told_time,
 )
 from ._engines import Engine
@@ -41,94 +36,61 @@ class Greetings:
 
     Args:
         router: The router.
-        key: The key of the node.
         options: The options.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
-        verifiers: Public keys that are ready to verify.
     """
 
     def __init__(
-        self,
-        router: Router,
-        key: SigningKey,
-        options: IdentityOptions,
-        milliseconds: Callable[[], int],
-        verifiers: Verifiers,
+        self, router: Router, options: IdentityOptions, milliseconds: Callable[[], int]
     ) -> None:
         self._router: Final = router
-        self._key: Final = key
         self._options: Final = options
         self._milliseconds: Final = milliseconds
-        self._verifiers: Final = verifiers
-        # Of the engines here, by their identity.
-        self._adverts: Final[dict[Identity, AdvertEnvelope]] = {}
         self._told = 0
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
         self._unknown: Final = MessageIds()  # to nodes that have not greeted
-        # Version and node of engines elsewhere; at the limit that heard longest ago is let go.
-        self._heard: Final[OrderedDict[Identity, tuple[int, Identity]]] = OrderedDict()
 
     # --- to tell ------------------------------------------------------------------------------
 
     def greet(self, session: Session) -> None:
-        """Greet a node with all engines that there are."""
-        self._told = told_time(self._router.started, self._milliseconds(), self._told)
-        engines = list(self._router.engines)
-        for first in range(0, max(1, len(engines)), MAX_GREETED):
-            self._tell((session,), engines[first : first + MAX_GREETED], self._told)
+        """Greet a node with the advert of this one, and those of all engines that there are."""
+        router = self._router
+        self._told = told_time(router.started, self._milliseconds(), self._told)
+        adverts = [router.own_adverts.of_node()]
+        adverts += map(router.own_adverts.of_engine, router.engines)
+        for first in range(0, len(adverts), MAX_GREETED):
+            self._tell((session,), adverts[first : first + MAX_GREETED], self._told)
 
     def tell(self, engines: Sequence[Engine] = ()) -> None:
         """Send all other nodes the adverts of some engines; without, a sign of life."""
-        self._tell(tuple(self._router.peers.sessions.values()), engines, self._milliseconds())
+        adverts = [self._router.own_adverts.of_engine(each) for each in engines]
+        self._tell(tuple(self._router.peers.sessions.values()), adverts, self._milliseconds())
 
-    def _tell(self, sessions: Iterable[Session], engines: Sequence[Engine], now: int) -> None:
+    def _tell(
+        self, sessions: Iterable[Session], adverts: Sequence[AdvertEnvelope], now: int
+    ) -> None:
         router = self._router
-        adverts = tuple(map(self._advert, engines))
-        greeting = Greeting(router.started, now, adverts)
+        greeting = Greeting(router.started, now, tuple(adverts))
         content = ControlContent(serialize_greeting(greeting))
         for session in sessions:
             # If it is not handed over, the session has ended, and the next one begins with another.
             router.outgoing.tell(session.node, content, lambda _: None)
 
-    def _advert(self, engine: Engine) -> AdvertEnvelope:
-        """Return the advert of an engine, which is signed once."""
-        advert = self._adverts.get(engine.identity)
-        if advert is None:
-            now = self._milliseconds()
-            key, name = engine.key, None
-            if key is None:
-                key, name = self._key, engine.address.value
-            # The version is the time in seconds: that of an engine that has moved is greater.
-            told = EngineAdvert(engine.identity, self._router.own, name, now // 1000, now)
-            advert = self._adverts[engine.identity] = sign_advert(told, key)
-        return advert
-
-    def forget_advert(self, engine: Identity) -> None:
-        """Forget the advert of an engine that has ended."""
-        self._adverts.pop(engine, None)
-
     # --- to hear ------------------------------------------------------------------------------
 
     def receive(self, session: Session, record: bytes) -> bool:
         """Receive a greeting; return whether it is one."""
-        counts = self._router.counts
         try:
             greeting = parse_greeting(record)
-            adverts = [open_advert(each, self._verifiers) for each in greeting.adverts]
         except BadRecord:
-            counts["records that cannot be read"] += 1
+            self._router.counts["records that cannot be read"] += 1
             return False
         clock = self._clocks.get(session.node)
         # A session outlives the node at its other end, if the route to it does.
         if not session.is_greeted or (clock is not None and clock.started != greeting.started):
             self._keep_clock(session.node, greeting)
-        for advert in adverts:
-            if advert is None:
-                counts["adverts with a wrong signature"] += 1
-            elif isinstance(advert, EngineAdvert):
-                self._learn(advert, session.node)
-            else:
-                counts["adverts that are not served"] += 1
+        ahead = greeting.now - self._milliseconds()
+        self._router.heard_adverts.hear(session.node, greeting.adverts, ahead)
         return True
 
     def _keep_clock(self, node: Identity, greeting: Greeting) -> None:
@@ -144,33 +106,6 @@ class Greetings:
             if left is not None:
                 del self._clocks[left]
 
-    def _learn(self, advert: EngineAdvert, node: Identity) -> None:
-        """Believe an engine about its node, if it is the node that has told it."""
-        version, _ = self._heard.get(advert.identity, (-1, node))
-        if advert.node != node or advert.version < version:
-            self._router.counts["adverts that are old or of another node"] += 1
-            return
-        self._heard[advert.identity] = advert.version, node
-        self._heard.move_to_end(advert.identity)
-        if len(self._heard) > _MAX_HEARD:
-            self._heard.popitem(last=False)
-        if self._router.table.is_banned(advert.identity):
-            # To learn a route is to trust it: the ban would be over.
-            self._router.counts["adverts of what is banned"] += 1
-            return
-        self._router.learn(advert.identity, node)
-
-    def believe_again(self, engine: Identity) -> None:
-        """Believe the last advert of an engine that was banned, if its node is still there."""
-        _, node = self._heard.get(engine, (-1, None))
-        if node is not None and node in self._router.peers.sessions:
-            self._router.learn(engine, node)
-            self._router.found(engine)
-
-    def forget(self, engine: Identity) -> None:
-        """Forget what was heard of an engine, as it made room for others of its node."""
-        self._heard.pop(engine, None)
-
     def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
         """Take the id of a message to a node, or to an engine at it.
 
@@ -181,11 +116,6 @@ class Greetings:
         if clock is None:
             return self._unknown.take(own, to, self._milliseconds() + MAX_SKEW // 2)
         return clock.ids.take(own, to, clock.begins)
-
-
-_MAX_HEARD: Final = 65_536
-"""Most engines elsewhere of which the last advert is known: as many as routes. One node alone
-cannot have all let go."""
 
 
 class _Clock:

@@ -87,7 +87,8 @@ class Incoming:
         if origin is not None and origin.node != node:
             counts["messages of an engine that is at another node"] += 1
             return
-        if origin is None and message.src != node and not self._router.is_at(message.src, node):
+        own = origin is not None or message.src == node
+        if not own and not self._router.says_to_be_at(message.src, node):
             # Believed of itself alone, by its advert.
             counts["messages of an engine that has not said to be at the node"] += 1
             return

@@ -23,6 +23,7 @@ from ...protocol.identity import (
     Destination,
     DestinationKind,
     DirectoryLimits,
+    EngineAdvert,
     Identity,
     IdentityError,
     IdentityUpdated,
@@ -35,12 +36,14 @@ from ...protocol.identity import (
     RoutingLimits,
     RoutingScope,
     RoutingTable,
+    SealingKeys,
     SigningKey,
     Target,
     ToPeer,
     Verifiers,
     ViaRelay,
     parse_target,
+    read_advert,
 )
 from .._errors import Unresolved
 from .._worker import Worker
@@ -51,9 +54,13 @@ from ._directory_service import DirectoryService
 from ._domains_part import DomainsPart
 from ._engines import Engine, Engines
 from ._greetings import Greetings
+from ._heard_adverts import HeardAdverts
 from ._incoming import Incoming
+from ._lookups_part import LookupsPart
+from ._node_addresses import way_to
 from ._options import IdentityOptions
 from ._outgoing import ONWARD, Outgoing
+from ._own_adverts import OwnAdverts
 from ._parking import Parking
 from ._peers import PeerEvents, Peers
 from ._router_part import RouterPart
@@ -68,6 +75,7 @@ class Router(PeerEvents):
     Args:
         worker: Its worker.
         key: The key of the node.
+        sealing: The keys that others seal to.
         options: The options.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
         verifiers: Public keys that are ready to verify.
@@ -81,6 +89,11 @@ class Router(PeerEvents):
         peers: The links to other nodes.
         links: The links between identities of this node and others.
         greetings: What nodes tell each other first.
+        sealing_keys: The keys that what is sealed for the node is opened with. Call
+            `own_adverts.changed` when the present one has changed.
+        lookups: The look-ups of the node.
+        own_adverts: The adverts of the node and its engines.
+        heard_adverts: The adverts that other nodes tell, and the routes that follow from them.
         directory: What is known of identities. What it says is banned is banned here.
         outgoing: What goes out of the node.
         incoming: What comes into it.
@@ -94,6 +107,7 @@ class Router(PeerEvents):
         self,
         worker: Worker,
         key: SigningKey,
+        sealing: SealingKeys,
         options: IdentityOptions,
         milliseconds: Callable[[], int],
         verifiers: Verifiers,
@@ -125,11 +139,15 @@ class Router(PeerEvents):
         self.verifiers: Final = verifiers
         self.directory: Final = directory
         directory.on_update.append(self._directory_updated)
+        directory.on_lost.append(self._updates_lost)
         self._banned_there: Final = set(directory.directory.banned())
         for identity in self._banned_there:
             self.table.update(Destination(DestinationKind.NODE, identity), None, TRUST_BANNED)
         self.peers: Final = Peers(worker, key, options, self.table, self.verifiers, self)
-        self.greetings: Final = Greetings(self, key, options, milliseconds, self.verifiers)
+        self.sealing_keys: Final = sealing
+        self.own_adverts: Final = OwnAdverts(self, key)
+        self.heard_adverts: Final = HeardAdverts(self, way_to)
+        self.greetings: Final = Greetings(self, options, milliseconds)
         self.outgoing: Final = Outgoing(self, key, options)
         self.incoming: Final = Incoming(self, windows, self.verifiers)
         self._parts: Final[list[RouterPart]] = []
@@ -137,6 +155,8 @@ class Router(PeerEvents):
         self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
         self._part_of_control: Final[dict[int, RouterPart]] = {}
         self._parked: Final = Parking(options.max_parked)
+        self.lookups: Final = LookupsPart(self)
+        self.add_part(self.lookups)
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
         self.domains: Final = DomainsPart(worker, self)
@@ -184,7 +204,7 @@ class Router(PeerEvents):
     def _engine_ended(self, engine: Engine) -> None:
         self._parked.end(engine.identity)  # it would go out in the name of the node
         self.table.remove_engine(engine.identity)
-        self.greetings.forget_advert(engine.identity)
+        self.own_adverts.forget_engine(engine.identity)
         for part in self._parts:
             part.engine_ended(engine)
         self.links.remove_engine(engine.address)
@@ -234,6 +254,8 @@ class Router(PeerEvents):
             case ToPeer(node, None):
                 return self.park(node, message, target)
             case ToPeer(node):
+                for used in {identity, node}:
+                    self.directory.lookup(used)
                 return message.redirect(*self.route_to(target, sender, to[1]))
             case LookUp(Destination(DestinationKind.DOMAIN, domain)) if self.domains.learn(domain):
                 return self._resolve(message, target)
@@ -296,14 +318,23 @@ class Router(PeerEvents):
         scope: RoutingScope = SCOPE_ANY,
         source: Identity | None = None,
     ) -> RoutingDecision:
-        """Decide about a message of this node.
+        """Decide about a message of this node, by the table and by the directory.
 
         Args:
             destination: Its destination.
             scope: How far it may go.
             source: The identity that it is of; that of the node by default.
         """
-        return self.table.decide(destination, source or self.own, ONWARD, scope)
+        source = source or self.own
+        decision = self.table.decide(destination, source, ONWARD, scope)
+        # Of an engine, its node, the relay of that, and domains; each is looked up once.
+        for _ in DestinationKind:
+            if not isinstance(decision, LookUp):
+                break
+            if not self.heard_adverts.use(decision.destination):
+                break
+            decision = self.table.decide(destination, source, ONWARD, scope)
+        return decision
 
     def park(self, identity: Identity, message: Message, target: Target) -> Pending:
         """Return what a message waits for, until more is known of an identity.
@@ -391,10 +422,10 @@ class Router(PeerEvents):
     def unban(self, identity: Identity) -> None:
         """Accept messages of an identity again; a node has to join anew."""
         self.table.update(Destination(DestinationKind.NODE, identity), None)
-        self.greetings.believe_again(identity)
+        self.lookups.ask(identity)  # what came meanwhile was refused
 
     def _directory_updated(self, update: IdentityUpdated) -> None:
-        """Ban what has no trust any more, and no longer what has some again."""
+        """Ban what has no trust any more, and no longer what has some again; follow adverts."""
         identity, banned = update.identity, self._banned_there
         if update.record is not None and update.record.is_banned:
             banned.add(identity)
@@ -405,20 +436,45 @@ class Router(PeerEvents):
             banned.remove(identity)
             if self.table.is_banned(identity):
                 self.unban(identity)
+        self.heard_adverts.follow(update)
+        if identity in self._parked and update.record is not None:
+            self.found(identity)
+
+    def _updates_lost(self, _: int) -> None:
+        """Look up all routes anew, and all that waits."""
+        self.heard_adverts.follow_all()
+        for identity in list(self._parked):
+            self.found(identity)
 
     def learn(self, engine: Identity, node: Identity) -> None:
-        """Learn that an engine is at a node, which can have so many routes and no more."""
-        self.table.update(Destination(DestinationKind.ENGINE, engine), AtNode(node))
+        """Learn that an engine is at a node, which can have so many routes and no more.
+
+        Requests to it at another node end: what answers is not there any more.
+        """
+        destination = Destination(DestinationKind.ENGINE, engine)
+        before = self.table.route(destination)
+        self.table.update(destination, AtNode(node))
+        if isinstance(before, AtNode) and before.node != node:
+            self.links.way_lost(engine, "the engine is at another node now")
         beyond = self.table.beyond(node, _MOST_AT_NODE)
         if beyond is not None:
             self.table.update(beyond, None)
-            self.greetings.forget(beyond.identity)
             self.counts["engines that made room for others of their node"] += 1
 
     def is_at(self, identity: Identity, node: Identity) -> bool:
         """Whether an engine is known to be at a node."""
         route = self.table.route(Destination(DestinationKind.ENGINE, identity))
         return isinstance(route, AtNode) and route.node == node
+
+    def says_to_be_at(self, engine: Identity, node: Identity) -> bool:
+        """Whether an engine says itself that it is at a node."""
+        if self.is_at(engine, node):
+            return True
+        record = self.directory.peek(engine)
+        if record is None or record.advert is None:
+            return False
+        advert = read_advert(record.advert).advert
+        return isinstance(advert, EngineAdvert) and advert.node == node
 
     def close(self) -> None:
         """Refuse what waits, and end the watches of engines."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ...protocol import IDENTITY, Message
-from ...protocol.identity import SigningKey, Verifiers
+from ...protocol.identity import SealingKeys, SigningKey, Verifiers
 from .._worker import Worker
 from ..access import Access, local_only
 from ._directory_worker import DIRECTORY, DirectoryWorker
@@ -24,6 +24,7 @@ class RouterWorker(Worker):
 
     Args:
         key: The key of the node.
+        sealing: The keys that others seal to.
         options: The options.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
         directory: The file of the directory; `None`: it is in memory alone.
@@ -37,13 +38,14 @@ class RouterWorker(Worker):
     def __init__(
         self,
         key: SigningKey,
+        sealing: SealingKeys,
         options: IdentityOptions,
         milliseconds: Callable[[], int],
         directory: Path | None = None,
     ) -> None:
         super().__init__()
         verifiers = Verifiers()
-        self._given: Final = key, options, milliseconds, verifiers
+        self._given: Final = key, sealing, options, milliseconds, verifiers
         self._directory: Final = DirectoryWorker(verifiers, milliseconds, directory)
         self.router: Router
         self.requests: LocalRequests
@@ -55,7 +57,7 @@ class RouterWorker(Worker):
         await self.start_child(lambda: self._directory, address=DIRECTORY, access=only)
         self.router = Router(self, *self._given, self._directory.service)
         self.requests = LocalRequests(self.router, self)
-        self.topics = Topics(self.router, self, self.requests, self._given[1])
+        self.topics = Topics(self.router, self, self.requests, self._given[2])
         self.router.add_part(self.topics)
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
         self.every(_SIGN_OF_LIFE, self.router.greetings.tell)

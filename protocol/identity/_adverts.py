@@ -36,6 +36,7 @@ __all__ = [
     "EngineAdvert",
     "NodeAdvert",
     "TopicAdvert",
+    "node_of_advert",
     "parse_advert",
     "parse_domain_advert",
     "parse_engine_advert",
@@ -305,6 +306,15 @@ def signer_of(advert: Advert) -> Identity:
     if isinstance(advert, EngineAdvert) and is_derived(advert.identity):
         return advert.node
     return advert.identity
+
+
+def node_of_advert(advert: Advert) -> Identity | None:
+    """Return the node that an advert is of, for a node and an engine."""
+    match advert:
+        case NodeAdvert(identity=node) | EngineAdvert(node=node):
+            return node
+        case _:
+            return None
 
 
 def _address(reader: RecordReader) -> AdvertAddress:

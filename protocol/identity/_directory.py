@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ._advert_envelopes import AdvertEnvelope, UnverifiedAdvert, is_advert_signed, read_advert
-from ._adverts import signer_of
+from ._adverts import node_of_advert, signer_of
 from ._directory_entries import NOTHING_SAID, DirectoryEntry, EntryTable, Shelf
 from ._directory_limits import DirectoryLimits
 from ._directory_reports import AdvertSource, DirectoryStatistics, DirectoryUpdates, PutOutcome
@@ -77,15 +77,23 @@ class Directory:
     def __len__(self) -> int:
         return len(self._table)
 
-    def put_advert(self, envelope: AdvertEnvelope, now: int, source: AdvertSource) -> PutOutcome:
+    def put_advert(
+        self,
+        envelope: AdvertEnvelope,
+        now: int,
+        source: AdvertSource,
+        teller: Identity | None = None,
+    ) -> PutOutcome:
         """Put an advert of any sender into the directory.
 
         Args:
             envelope: The advert, which is not verified yet.
             now: The time, in Unix milliseconds.
             source: Where it is from.
+            teller: The node that has told it, which has a share of the unknown identities. What is
+                told by its own node counts as told by that alone.
         """
-        outcome = self._put(envelope, now, source)
+        outcome = self._put(envelope, now, source, teller)
         self._outcomes[outcome] += 1
         return outcome
 
@@ -248,7 +256,13 @@ class Directory:
             missed=self._missed,
         )
 
-    def _put(self, envelope: AdvertEnvelope, now: int, source: AdvertSource) -> PutOutcome:
+    def _put(
+        self,
+        envelope: AdvertEnvelope,
+        now: int,
+        source: AdvertSource,
+        teller: Identity | None,
+    ) -> PutOutcome:
         try:
             unverified = read_advert(envelope)
         except BadRecord:
@@ -264,8 +278,10 @@ class Directory:
         self._drop_unusable(identity, now)
         entry = self._table.get(identity)
         outcome = _compare(entry, envelope, unverified)
+        of_teller = teller if teller in {identity, node_of_advert(advert)} else None
         if outcome is PutOutcome.KNOWN:
             self._use(identity, source)
+            self._set_teller(identity, of_teller)
         if outcome in {PutOutcome.KNOWN, PutOutcome.OLDER, PutOutcome.OTHER_KIND}:
             return outcome
         if not is_advert_signed(unverified, self._verifiers):
@@ -274,17 +290,24 @@ class Directory:
             self._equivocated(identity)
             return outcome
         if entry is None:
-            self._forget_changes(self._table.put(identity, DirectoryEntry(), Shelf.UNKNOWN))
+            entry = DirectoryEntry()
+            entry.teller = teller if source is AdvertSource.NETWORK else None
+            self._forget_changes(self._table.put(identity, entry, Shelf.UNKNOWN))
         self._forget_changes(
             self._table.set_advert(identity, envelope.kind, envelope.envelope, advert.created)
         )
         self._use(identity, source)
+        self._set_teller(identity, of_teller)
         self._change(identity)
         return outcome
 
     def _use(self, identity: Identity, source: AdvertSource) -> None:
         if source is not AdvertSource.NETWORK:
             self._forget_changes(self._table.use(identity))
+
+    def _set_teller(self, identity: Identity, teller: Identity | None) -> None:
+        if teller is not None:
+            self._forget_changes(self._table.set_teller(identity, teller))
 
     def _is_banned(self, identity: Identity) -> bool:
         return self.trust(identity) == TRUST_BANNED

@@ -4,6 +4,9 @@ An identity that the node says something about is *held*, one that it looked up 
 other is *unknown*. The places of unknown ones are their own, and a new one takes that of the oldest
 of them: a flood of adverts by keys that are made for it lets only such keys go. Used ones become
 unknown again in the order of their last use, so that places are not used up for ever.
+
+Of the unknown ones a node may have told as many as are free, in number and in bytes: one leaves
+half of the places to others, two leave a third. Beyond that its own oldest is let go.
 """
 
 from __future__ import annotations
@@ -43,10 +46,11 @@ class DirectoryEntry:
         created: When the advert was made, in Unix milliseconds; 0 without one.
         local: What the node itself says.
         equivocated: Whether it signed two adverts of one version.
+        teller: The node that has told it, while it is unknown; `None` for this node itself.
         verified: Whether the signature is known to be right; not yet, after a restore.
     """
 
-    __slots__ = ("created", "envelope", "equivocated", "kind", "local", "verified")
+    __slots__ = ("created", "envelope", "equivocated", "kind", "local", "teller", "verified")
 
     def __init__(self) -> None:
         self.kind: AdvertKind | None = None
@@ -54,6 +58,7 @@ class DirectoryEntry:
         self.created = 0
         self.local = NOTHING_SAID
         self.equivocated = False
+        self.teller: Identity | None = None
         self.verified = True
 
     @property
@@ -78,7 +83,16 @@ class EntryTable:
         demoted: Used identities that became unknown for others.
     """
 
-    __slots__ = ("_journal", "_limits", "_shelves", "_sizes", "demoted", "let_go")
+    __slots__ = (
+        "_journal",
+        "_limits",
+        "_shelves",
+        "_sizes",
+        "_told",
+        "_told_sizes",
+        "demoted",
+        "let_go",
+    )
 
     def __init__(self, limits: DirectoryLimits, journal: RowJournal | None) -> None:
         self._limits = limits
@@ -87,6 +101,9 @@ class EntryTable:
             shelf: OrderedDict() for shelf in Shelf
         }
         self._sizes = dict.fromkeys(Shelf, 0)
+        # The unknown identities that each node has told, the oldest first, and their bytes.
+        self._told: dict[Identity, OrderedDict[Identity, None]] = {}
+        self._told_sizes: dict[Identity, int] = {}
         self.let_go = 0
         self.demoted = 0
 
@@ -133,11 +150,14 @@ class EntryTable:
         Returns:
             Identities that were let go.
         """
+        teller = entry.teller
         self.remove(identity)
         self._shelves[shelf][identity] = entry
         self._sizes[shelf] += len(entry.envelope)
+        if shelf is Shelf.UNKNOWN:
+            self._count(identity, entry, teller)
         self.touch(identity)
-        return self._trim()
+        return self._trim(teller)
 
     def use(self, identity: Identity) -> list[Identity]:
         """Mark an identity as used, which is in the table.
@@ -164,11 +184,27 @@ class EntryTable:
         if shelf is None:
             raise AssertionError("the identity is not in the table")
         entry = self._shelves[shelf][identity]
-        self._sizes[shelf] += len(envelope) - len(entry.envelope)
+        more = len(envelope) - len(entry.envelope)
+        self._sizes[shelf] += more
+        if entry.teller is not None:
+            self._told_sizes[entry.teller] += more
         entry.kind, entry.envelope, entry.created = kind, envelope, created
         entry.verified = True
         self.touch(identity)
-        return self._trim()
+        return self._trim(entry.teller)
+
+    def set_teller(self, identity: Identity, teller: Identity) -> list[Identity]:
+        """Set the node that has told an identity, if it is unknown; it stays in its place.
+
+        Returns:
+            Identities that were let go.
+        """
+        entry = self._shelves[Shelf.UNKNOWN].get(identity)
+        if entry is None or entry.teller == teller:
+            return []
+        self._count_off(identity, entry)
+        self._count(identity, entry, teller)
+        return self._trim(teller)
 
     def remove(self, identity: Identity) -> bool:
         """Remove an identity and return whether it was in the table."""
@@ -176,6 +212,7 @@ class EntryTable:
             entry = entries.pop(identity, None)
             if entry is not None:
                 self._sizes[shelf] -= len(entry.envelope)
+                self._count_off(identity, entry)
                 self._drop(identity)
                 return True
         return False
@@ -189,8 +226,29 @@ class EntryTable:
         if self._journal is not None:
             self._journal.remove(identity)
 
-    def _trim(self) -> list[Identity]:
-        """Remove identities that are over the limits and return them."""
+    def _count(self, identity: Identity, entry: DirectoryEntry, teller: Identity | None) -> None:
+        """Count an unknown identity as one that a node has told."""
+        entry.teller = teller
+        if teller is not None:
+            self._told.setdefault(teller, OrderedDict())[identity] = None
+            self._told_sizes[teller] = self._told_sizes.get(teller, 0) + len(entry.envelope)
+
+    def _count_off(self, identity: Identity, entry: DirectoryEntry) -> None:
+        teller, entry.teller = entry.teller, None
+        if teller is None:
+            return
+        told = self._told[teller]
+        del told[identity]
+        self._told_sizes[teller] -= len(entry.envelope)
+        if not told:
+            del self._told[teller], self._told_sizes[teller]
+
+    def _trim(self, teller: Identity | None = None) -> list[Identity]:
+        """Remove identities that are over the limits and return them.
+
+        Args:
+            teller: The node that has told what was put last.
+        """
         limits, sizes = self._limits, self._sizes
         unknown, used, held = self._shelves.values()
         while used and (
@@ -204,10 +262,18 @@ class EntryTable:
             self.touch(identity)
             self.demoted += 1
         gone: list[Identity] = []
+        while teller is not None and self._is_over_share(teller):
+            gone.append(next(iter(self._told[teller])))
+            self.remove(gone[-1])
         while len(unknown) > limits.max_unknown or sizes[Shelf.UNKNOWN] > limits.max_unknown_size:
-            identity, entry = unknown.popitem(last=False)
-            sizes[Shelf.UNKNOWN] -= len(entry.envelope)
-            self._drop(identity)
-            gone.append(identity)
+            gone.append(next(iter(unknown)))
+            self.remove(gone[-1])
         self.let_go += len(gone)
         return gone
+
+    def _is_over_share(self, teller: Identity) -> bool:
+        """Whether a node has told more unknown identities than are free. It may always have one."""
+        limits, told = self._limits, self._told.get(teller, ())
+        free = limits.max_unknown - len(self._shelves[Shelf.UNKNOWN])
+        free_size = limits.max_unknown_size - self._sizes[Shelf.UNKNOWN]
+        return len(told) > 1 and (len(told) > free or self._told_sizes[teller] > free_size)

@@ -26,7 +26,7 @@ class DirectoryLimits:
             others want more, the one that was used longest ago is unknown again, and a further one
             that the node says something about is refused.
         max_unknown: Identities that the node neither uses nor says anything about. Beyond: the
-            oldest is let go.
+            oldest is let go. Another node may tell as many as are free; beyond, its own oldest.
         max_known_size: Bytes of the adverts of known identities. Beyond: as for
             `max_identities`.
         max_unknown_size: Bytes of the adverts of unknown identities. Beyond: the oldest is let go.

@@ -212,6 +212,10 @@ class RoutingTable:
         """Return the route to what is elsewhere, without using it."""
         return self._remote.get(destination)
 
+    def destinations(self) -> tuple[Destination, ...]:
+        """Return what there are routes to that is elsewhere, that used longest ago first."""
+        return tuple(self._remote)
+
     def beyond(self, node: Identity, most: int) -> Destination | None:
         """Return the destination that leads through a node for longest, if more than `most` do."""
         depending = self._at_node.get(node, {})

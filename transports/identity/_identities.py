@@ -147,7 +147,7 @@ class Identities:
             signing, sealing = key.signing, key.sealing_keys()
         else:
             signing, sealing = key, SealingKeys(secrets.token_bytes(SEED_SIZE))
-        worker = RouterWorker(signing, options, lambda: int(now() * 1000), directory)
+        worker = RouterWorker(signing, sealing, options, lambda: int(now() * 1000), directory)
         await node.start(lambda: worker, address=ROUTER)
         allowed = tuple(map(as_address, allow))
         exposed = Exposed(map(as_address, expose), allowed)

@@ -25,6 +25,7 @@ from onward.protocol.identity import (
     Greeting,
     LinkDialler,
     LinkRefusalCode,
+    PutOutcome,
     Verifiers,
     derived_engine,
     parse_greeting,
@@ -35,6 +36,7 @@ from onward.protocol.identity import (
 )
 from onward.protocol.ockam import encode_message
 from tests.support.identities import (
+    NOW,
     StrangeNode,
     attached,
     engine_text,
@@ -45,6 +47,8 @@ from tests.support.identities import (
 from tests.support.transports import Echo, Recorder, eventually
 
 STRANGE = key_of("strange")
+SIGNED = int(NOW * 1000)
+BANNED = PutOutcome.BANNED.value
 LATEST = 2**42 - 1
 """The latest time that a greeting may have."""
 
@@ -80,10 +84,10 @@ async def test_a_banned_engine_does_not_unban_itself_by_its_advert(a: Node, c: N
     ours = await attached(c)
     strange = await StrangeNode.on(a, c, STRANGE)
     key = key_of("engine")
-    advert = sign_advert(EngineAdvert(key.identity, STRANGE.identity, None, 7, 0), key)
+    advert = sign_advert(EngineAdvert(key.identity, STRANGE.identity, None, 7, SIGNED), key)
     ours.ban(key.identity)
     strange.say(greeting(0, 0, advert))
-    await eventually(lambda: ours.refused() == {"adverts of what is banned": 1})
+    await eventually(lambda: ours.refused() == {f"adverts that are refused: {BANNED}": 1})
     assert ours._router.table.is_banned(key.identity)
 
 
@@ -99,11 +103,11 @@ async def test_a_node_with_ever_new_engines_lets_go_of_its_own_alone(
     strange = await StrangeNode.on(a, c, STRANGE)
     keys = [key_of(f"engine {number}") for number in range(5)]
     for key in keys:
-        advert = EngineAdvert(key.identity, STRANGE.identity, None, 7, 0)
+        advert = EngineAdvert(key.identity, STRANGE.identity, None, 7, SIGNED)
         strange.say(greeting(0, 0, sign_advert(advert, key)))
     reason = "engines that made room for others of their node"
     await eventually(lambda: ours.refused() == {reason: 3})
-    assert set(ours._router.greetings._heard) == {
+    assert {each.identity for each in ours._router.table.destinations()} == {
         engine,
         *(each.identity for each in keys[-2:]),
     }
@@ -333,8 +337,8 @@ async def test_the_advert_of_an_engine_is_signed_once(a: Node, b: Node, c: Node)
         said = (await StrangeNode.on(node, c, key_of(name))).greeting.content
         assert isinstance(said, ControlContent)
         adverts += parse_greeting(said.record).adverts
-    assert len(adverts) == 2
-    kept = ours._router.greetings._adverts
-    assert list(kept.values()) == adverts[:1] == adverts[1:]
+    assert len(adverts) == 4  # that of the node is the first of each
+    kept = ours._router.own_adverts._engines
+    assert [ours._router.own_adverts.of_node(), *kept.values()] == adverts[:2] == adverts[2:]
     await c.stop_worker("echo")
     await eventually(lambda: not kept)

@@ -14,6 +14,7 @@ from onward.protocol.identity import (
     SCOPE_LOCAL,
     AdvertEnvelope,
     AdvertKind,
+    AdvertResponse,
     ControlContent,
     Destination,
     DestinationKind,
@@ -26,11 +27,13 @@ from onward.protocol.identity import (
     NodeAdvert,
     P2PMessage,
     Protocol,
+    PutOutcome,
     RelayContent,
     ReplyContent,
     RoutingPrefs,
     SigningKey,
     derived_engine,
+    parse_control,
     serialize_greeting,
     serialize_p2p_message,
     sign_advert,
@@ -216,39 +219,43 @@ async def test_what_is_of_no_kind_that_is_served_is_refused(
     assert ours.peers() == (STRANGE.identity,)
 
 
-async def test_adverts_of_engines_at_other_nodes_and_old_ones_are_refused(
+async def test_threat_3_an_engine_is_believed_of_itself_by_its_newest_advert(
     a: Node, c: Node, ours: Identities
 ) -> None:
     strange = await StrangeNode.on(a, c, STRANGE)
     key = key_of("engine")
 
     def advert(node: Identity, version: int, signer: SigningKey = key) -> AdvertEnvelope:
-        return sign_advert(EngineAdvert(key.identity, node, None, version, 0), signer)
+        return sign_advert(EngineAdvert(key.identity, node, None, version, now_of(ours)), signer)
 
     def say(*adverts: AdvertEnvelope) -> None:
         strange.say(ControlContent(serialize_greeting(Greeting(0, 0, adverts))))
 
-    say(advert(STRANGE.identity, 7))
+    newest = advert(STRANGE.identity, 7)
+    say(newest)
     say(advert(STRANGE.identity, 6))
-    say(advert(OTHER, 8))
-    reason = "adverts that are old or of another node"
-    await eventually(lambda: ours.refused() == {reason: 2})
-    of_node = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, 0), STRANGE)
+    # The node is told the one that is known, as it may have been started anew.
+    said = (await strange.said()).content
+    assert isinstance(said, ControlContent)
+    assert parse_control(said.record) == AdvertResponse(key.identity, (newest,))
+    of_node = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, now_of(ours)), STRANGE)
     forged = advert(STRANGE.identity, 9)
     say(of_node)
     say(AdvertEnvelope(AdvertKind.DOMAIN, of_node.envelope))
     say(AdvertEnvelope(forged.kind, forged.envelope[:-1] + bytes((forged.envelope[-1] ^ 1,))))
     expected = {
-        reason: 2,
-        "adverts that are not served": 1,
         "records that cannot be read": 1,
-        "adverts with a wrong signature": 1,
+        f"adverts that are refused: {PutOutcome.BAD_SIGNATURE.value}": 1,
     }
     await eventually(lambda: ours.refused() == expected)
     # The one that counts leads to the node.
     c.send(engine_text(key.identity), b"hello")
-    said = await strange.said()
-    assert isinstance(said.content, EngineContent)
+    assert isinstance((await strange.said()).content, EngineContent)
+    # The engine has moved, by its own word, whichever node tells it: nothing goes there any more.
+    say(advert(OTHER, 8))
+    await eventually(lambda: not ours._router.is_at(key.identity, STRANGE.identity))
+    assert ours._router.is_at(key.identity, OTHER)
+    assert ours.refused() == expected
 
 
 async def test_a_frame_that_cannot_be_opened_ends_the_link(

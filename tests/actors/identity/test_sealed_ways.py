@@ -123,10 +123,8 @@ async def test_a_message_waits_until_all_of_its_way_is_known(four: tuple[Node, .
         introduce(a, each)
     await asyncio.sleep(1)
     assert a.relays.ways.sent == 0
+    # The relay that it joins tells its own advert.
     await chain(a, r)
-    await asyncio.sleep(1)
-    assert recorder.messages == []
-    introduce(a, r)
     assert (await recorder.next()).payload == b"at last"
 
 

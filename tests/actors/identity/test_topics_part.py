@@ -440,6 +440,9 @@ async def test_the_changes_of_the_directory_are_a_topic(a: Node, ours: Identitie
     probe = await Probe.on(a, "probe")
     stuck = Stuck()
     await a.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
+    for name in ("probe", "stuck"):
+        ours.engine(name)
+    await eventually(lambda: not ours.directory.directory.has_updates)  # of these engines
     await ours.subscribe(ours.updates, "stuck")
     await ours.subscribe(ours.updates, "probe")
     for number in range(3):

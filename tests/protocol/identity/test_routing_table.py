@@ -344,6 +344,7 @@ def test_routes_to_what_is_elsewhere_give_way_and_those_here_do_not() -> None:
     table.update(third, Dialable())
     assert [table.route(each) for each in (first, second, third)] == [Dialable(), None, Dialable()]
     assert (len(table), table.counters.evicted) == (2, 1)
+    assert table.destinations() == (first, third)
     assert table.decide(Destination(ENGINE, HERE), SOURCE, WORDS) == DeliverLocally(b"worker")
 
 

@@ -28,6 +28,7 @@ from onward.protocol.identity import (
     IdentityUpdated,
     LocalMetadata,
     NodeAdvert,
+    PutOutcome,
     UpdateIdentityRequest,
     UpdateIdentityResponse,
     derived_engine,
@@ -384,7 +385,8 @@ async def test_an_engine_is_reached_again_after_its_ban(a: Node, c: Node, later:
     ours.ban(key.identity)
     if later:
         theirs.engine("echo", key)
-        await eventually(lambda: ours.refused() == {"adverts of what is banned": 1})
+        reason = f"adverts that are refused: {PutOutcome.BANNED.value}"
+        await eventually(lambda: ours.refused() == {reason: 1})
     with pytest.raises(Unresolved, match="banned"):
         a.send(engine_text(key.identity), b"")
     ours.unban(key.identity)
@@ -529,7 +531,7 @@ async def test_a_node_that_was_banned_is_banned_after_a_restart(c: Node, tmp_pat
         await joined((node, ours), c)
     async with Node("a") as node:
         ours = await attached(node, directory=path)
-        assert len(ours.directory.directory) == 0
+        assert ours.directory.statistics().held == 0
 
 
 async def test_a_directory_that_cannot_be_read_leaves_a_node_without_an_identity(
