@@ -39,6 +39,7 @@ from ._key_file import (
 )
 from ._options import IdentityOptions
 from ._peers import ROUTER
+from ._relay_service import PassedOn
 from ._relays import Relays
 from ._router import Router
 from ._router_worker import RouterWorker
@@ -68,6 +69,7 @@ __all__ = [
     "IdentityKeys",
     "IdentityOptions",
     "KeyFileRefused",
+    "PassedOn",
     "PeerRefused",
     "RelayRefused",
     "Relays",

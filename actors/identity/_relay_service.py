@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol import Address, LinkDown, Message, OnwardError, PayloadTooBig
 from ...protocol.identity import (
@@ -50,7 +50,7 @@ from ...protocol.identity import (
 )
 from ...protocol.ockam import encode_message
 from ._carriage import reply_address
-from ._relay_queues import RelayQueues, record_of
+from ._relay_queues import Passed, RelayQueues, record_of, size_of
 
 if TYPE_CHECKING:
     from .._worker import Worker
@@ -58,7 +58,26 @@ if TYPE_CHECKING:
     from ._router import Router
     from ._session import Session
 
-__all__ = ["RelayService"]
+__all__ = ["PassedOn", "RelayService"]
+
+
+class PassedOn(NamedTuple):
+    """A thing that a relay passes on, as far as it can see it, but for its times.
+
+    The rest is sealed: what it says, which engine it is for, and how it goes on behind the next
+    node. Two that belong together look alike by their times and sizes alone.
+
+    Attributes:
+        previous: The node that it came from, which may be a relay as well.
+        following: The node that it goes to, which may be a relay as well.
+        size: Its bytes, which are those of one of a few sizes, with a layer for each relay left.
+        is_answer: Whether it is an answer.
+    """
+
+    previous: Identity
+    following: Identity
+    size: int
+    is_answer: bool
 
 
 class RelayService:
@@ -80,6 +99,7 @@ class RelayService:
         queues: What is passed on.
         reservations: The reservations that other nodes have here.
         refused: The messages that were not relayed, by their status.
+        on_passed: Each receives what was passed on, as far as this node can see it.
     """
 
     __slots__ = (
@@ -91,6 +111,7 @@ class RelayService:
         "_router",
         "_tags",
         "handles",
+        "on_passed",
         "queues",
         "refused",
         "reservations",
@@ -118,6 +139,7 @@ class RelayService:
         self.queues: Final = RelayQueues(router, worker, limits)
         self.reservations: Final = Reservations(router.own, reservations)
         self.refused: Final = Counter[RelayStatus]()
+        self.on_passed: Final[list[Callable[[PassedOn], object]]] = []
 
     # --- the rules of the peeler --------------------------------------------------------------
 
@@ -185,11 +207,20 @@ class RelayService:
         elif message is not None and outcome is PeelOutcome.DELIVER:
             router.incoming.accept(message, peer, lambda: self._way_back(peer, content, peeled))
         elif message is not None:
-            self._let_out(message, peeled)
+            self._let_out(peer, message, peeled)
 
     def admits(self, peer: Identity) -> bool:
         """Count a message of a peer; return whether it is within its rate."""
         return self._is_ok(self._rates.spend(peer, self._router.loop_time()))
+
+    def _tell(self, previous: Identity, following: Identity, content: Passed) -> None:
+        """Give the watchers what this node has seen of something that it passes on."""
+        if self.on_passed:
+            seen = PassedOn(
+                previous, following, size_of(content), isinstance(content, ReplyContent)
+            )
+            for each in tuple(self.on_passed):
+                each(seen)
 
     def _pass(
         self, peer: Identity, content: RelayContent, peeled: Peeled, following: Identity
@@ -201,14 +232,18 @@ class RelayService:
         if content.handle is not None and wanted:
             handle = self._keep(peer, content.handle, peeled, following)
         going = RelayContent(peeled.envelope, handle)
-        if not self._is_ok(self.queues.send(following, going, peeled.expiry)) and handle:
+        if self._is_ok(self.queues.send(following, going, peeled.expiry)):
+            self._tell(peer, following, going)
+        elif handle:
             self.handles.forget(handle)
 
-    def _let_out(self, message: EngineMessage, peeled: Peeled) -> None:
+    def _let_out(self, peer: Identity, message: EngineMessage, peeled: Peeled) -> None:
         """Send the message of an engine on to the node of its destination, as it is."""
         home = self._router.home(message.dst.identity)
         if home is not None and self._is_ok(self.spend(home, len(peeled.envelope))):
-            self._is_ok(self.queues.send(home, EngineContent(peeled.envelope), peeled.expiry))
+            going = EngineContent(peeled.envelope)
+            if self._is_ok(self.queues.send(home, going, peeled.expiry)):
+                self._tell(peer, home, going)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -263,7 +298,8 @@ class RelayService:
             self._router.counts[f"answers over relays: {back.value}"] += 1
         else:
             # It is held a moment, as its link may be made again.
-            self._is_ok(self.queues.send(back.peer, back.content, now + MAX_SKEW))
+            if self._is_ok(self.queues.send(back.peer, back.content, now + MAX_SKEW)):
+                self._tell(session.node, back.peer, back.content)
 
     # --- reservations -------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ...actors.identity import (
     Engine,
     IdentityKeys,
     IdentityOptions,
+    PassedOn,
     Relays,
     RouterWorker,
     SubscriberHooks,
@@ -300,6 +301,19 @@ class Identities:
     def reserved_at(self) -> tuple[Identity, ...]:
         """Return the relays at which this node has a reservation now."""
         return self._relays.reserved.relays()
+
+    def watch_relay(self, on_passed: Callable[[PassedOn], object]) -> Callable[[], None]:
+        """Call a function for all that this node passes on as a relay, with what it can see of it.
+
+        Args:
+            on_passed: Receives each. It neither waits nor raises.
+
+        Returns:
+            A function that ends it.
+        """
+        watchers = self._relays.service.on_passed
+        watchers.append(on_passed)
+        return lambda: watchers.remove(on_passed)
 
     def peers(self) -> tuple[Identity, ...]:
         """Return the nodes that have proved their keys and take messages."""

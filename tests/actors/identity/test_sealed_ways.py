@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from onward.actors import Node, Unresolved
+from onward.actors.identity import PassedOn
 from onward.actors.identity._carriage import Carriage
 from onward.protocol import (
     IDENTITY,
@@ -272,6 +273,25 @@ async def test_relays_learn_the_nodes_next_to_them_and_no_more(line: tuple[Membe
     assert keys[a] in from_r[1]
     (answer,) = [each for each in r.tap.seen if isinstance(each[2].content, ReplyContent)]
     assert b"a secret" not in answer[1]
+
+
+async def test_a_relay_is_watched_with_what_it_can_see(line: tuple[Member, ...]) -> None:
+    a, r, s, b = line
+    seen: list[PassedOn] = []
+    ended = [each.identities.watch_relay(seen.append) for each in (r, s)]
+    route = f"{relay_text(r, s)} => {node_text(b.own)} => echo"
+    await a.node.request(route, b"a secret")
+    way = [(each.previous, each.following, each.is_answer) for each in seen]
+    there = [(a.own, s.own, False), (r.own, b.own, False)]
+    back = [(b.own, r.own, True), (s.own, a.own, True)]
+    assert way == there + back
+    # One layer less for each relay; an answer keeps its size.
+    assert seen[0].size > seen[1].size > 1024
+    assert seen[2].size == seen[3].size
+    for each in ended:
+        each()
+    await a.node.request(route, b"unseen")
+    assert len(seen) == 4
 
 
 async def test_relays_do_not_learn_an_anonymous_sender(four: tuple[Node, ...]) -> None:
