@@ -57,6 +57,7 @@ PLACES: Final = {
     "passphrase_file": ("identity", "passphrase_file"),
     "per_request": ("authentication", "per_request"),
     "principals": ("authentication", "principals_file"),
+    "relay_policy": ("identity", "relay_policy"),
     "rules": ("authorization", "rules_file"),
 }
 """The sections and keys of options with names that do not tell them."""

@@ -28,6 +28,7 @@ from ._reach import (
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
+    from ..actors.identity import IdentityKeys
     from ..protocol.identity import Identity, SigningKey
     from ..transports.identity import Identities
 
@@ -77,13 +78,13 @@ class Membership:
     """An identity to send by, and the nodes to join for that.
 
     Attributes:
-        key: The key of the identity.
+        key: The keys of the identity, or that to sign with alone.
         nodes: The nodes, at least one.
         tls: The certificates; `None` for the defaults of the scheme.
         credentials: The credentials; `None` for none.
     """
 
-    key: SigningKey
+    key: SigningKey | IdentityKeys
     nodes: tuple[NodeToJoin, ...]
     tls: TlsOptions | None = None
     credentials: Credentials | None = None
@@ -141,7 +142,7 @@ def way_of(arguments: argparse.Namespace, credentials: Credentials | None = None
     nodes = tuple(NodeToJoin.parse(each) for each in arguments.join)
     from ..protocol.identity import SEED_SIZE, SigningKey
 
-    key = SigningKey(os.urandom(SEED_SIZE)) if source is None else source.keys.signing
+    key = SigningKey(os.urandom(SEED_SIZE)) if source is None else source.keys
     return Membership(key, nodes, tls_of(arguments, listens=False), credentials)
 
 

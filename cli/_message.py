@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from contextlib import suppress
 from typing import Final
 
 import pykka
@@ -16,6 +17,7 @@ from ..protocol import (
     Message,
     RequestTimeout,
     Route,
+    UnknownAddress,
     counted,
     format_route,
 )
@@ -226,7 +228,8 @@ async def send(route: Route, payload: bytes, timeout: float, way: Way | None = N
         for link in links:
             await _written(node, link, PATIENCE * timeout)
         for worker in node.statistics().workers:
-            await node.stop_worker(worker.address)
+            with suppress(UnknownAddress):  # it has ended with another one
+                await node.stop_worker(worker.address)
         for letter in node.dead_letters.recent:
             raise CommandError(f"{letter.reason}: {format_route(route)}")
 

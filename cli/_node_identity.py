@@ -19,7 +19,7 @@ from ._service import Service
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
-    from ..protocol.identity import Identity
+    from ..protocol.identity import Identity, RelayPolicy
     from ..transports.identity import Identities
 
 __all__ = ["FIRST", "LONGEST", "NodeIdentity", "add_identity", "identity_of"]
@@ -73,6 +73,16 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
         "`onward lookup` prints; it is made if it is not there (default: in memory)",
     )
     group.add_argument(
+        "--relay-policy",
+        metavar="RULE",
+        action="append",
+        default=[],
+        help="relay for other nodes, which seal their messages so that this one cannot read them: "
+        "from:IDENTITY what a node sends, to:IDENTITY what is sent to it, reserved what is sent to "
+        "nodes with a reservation here, any everything; with exit besides also to engines of "
+        "other nodes, in the clear for this one; may be repeated (default: nothing)",
+    )
+    group.add_argument(
         "--join",
         metavar="URI[=IDENTITY]",
         action="append",
@@ -95,6 +105,7 @@ def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
         (arguments.engine, "--engine"),
         (arguments.identity_expose, "--identity-expose"),
         (arguments.identity_directory, "--identity-directory"),
+        (arguments.relay_policy, "--relay-policy"),
         (arguments.join, "--join"),
         (arguments.passphrase_file, "--passphrase-file"),
     ):
@@ -124,6 +135,7 @@ class NodeIdentity:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._source: Final = KeySource(arguments.identity, arguments)
         self._arguments: Final = arguments
+        self._policy: Final = _policy_of(arguments)
         self._nodes: Final = [NodeToJoin.parse(each) for each in arguments.join]
         self._engines: Final[dict[Address, Identity]] = {}
         self._tasks: Final[list[asyncio.Task[None]]] = []
@@ -149,10 +161,11 @@ class NodeIdentity:
         path: str | None = given.identity_directory
         self.identities = await Identities.attach(
             node,
-            self._source.keys.signing,
+            self._source.keys,
             expose=given.identity_expose,
             allow=given.allow,
             directory=None if path is None else Path(path),
+            relay=self._policy,
         )
         for worker in dict.fromkeys(given.engine):
             self._engines[worker] = self.identities.engine(worker)
@@ -219,3 +232,19 @@ class NodeIdentity:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _policy_of(arguments: argparse.Namespace) -> RelayPolicy | None:
+    """Return what the node relays; `None` for nothing.
+
+    Raises:
+        CommandError: A rule is wrong.
+    """
+    from ..protocol.identity import parse_relay_rules
+
+    if not arguments.relay_policy:
+        return None
+    try:
+        return parse_relay_rules(arguments.relay_policy)
+    except ValueError as error:
+        raise CommandError(f"--relay-policy: {error}", Status.USAGE) from None

@@ -16,6 +16,7 @@ from ...protocol.topology import (
     ListenerPlan,
     TopologyPlan,
     engine_name,
+    put_references,
 )
 from .._node import Node
 from ..security._own_files import read_own_secret
@@ -23,7 +24,8 @@ from ._dispatchers import SIMULATED_EPOCH
 from ._errors import TopologyFailed
 
 if TYPE_CHECKING:
-    from ...protocol.identity import SigningKey
+    from ...protocol.identity import Identity, SigningKey
+    from ..identity import IdentityKeys
 
 __all__ = ["ROUTER", "RunningIdentity", "exposes_router"]
 
@@ -42,7 +44,8 @@ class RunningIdentity:
         topology: The topology.
         plan: The identity.
         identities: What the node does with it, an `Identities`.
-        names: The identities of the node and its engines, as text, by their names in the file.
+        names: The identities of the node and its engines, as text, by their names in the file;
+            and those of other nodes that are known by their seeds.
     """
 
     def __init__(
@@ -86,27 +89,26 @@ class RunningIdentity:
 
         try:
             transport: Any = import_module(_TRANSPORT, __package__)
-            from ...protocol.identity import derived_engine, identity_text
+            from ...protocol.identity import RelayPolicy, parse_relay_rules
 
-            key = _key(plan, name, directory, simulated=simulated)
+            names = _seeded(topology, simulated=simulated)
+            rules = [put_references(each, names) for each in plan.relay]
+            keys = _keys(plan, name, directory, simulated=simulated)
             file = plan.directory.replace("{dir}", directory)
             identities = await transport.Identities.attach(
                 node,
-                key,
+                keys,
                 expose=plan.expose,
                 directory=Path(file) if file else None,
                 clock=clock if simulated else None,
+                relay=parse_relay_rules(rules) if rules else RelayPolicy(),
             )
         except ModuleNotFoundError as error:
             text = f"identities need the extra onward[identity]: {error}"
             raise TopologyFailed(plan.place, text) from error
         except (OnwardError, OSError, ValueError) as error:
             raise TopologyFailed(plan.place, f"cannot have an identity: {error}") from error
-        names = {name: identity_text(key.identity)}
-        for worker in plan.engines:
-            engine = derived_engine(key.identity, worker.value)
-            names[engine_name(name, worker)] = identity_text(engine)
-        return cls(topology, plan, identities, names)
+        return cls(topology, plan, identities, names | _names(name, plan, keys.identity))
 
     async def join(self, link: LinkPlan, address: Address, names: Mapping[str, str]) -> None:
         """Join the node at the other end of a link, if the link says so.
@@ -139,8 +141,42 @@ def exposes_router(listener: ListenerPlan, topology: TopologyPlan) -> bool:
     return topology.node(listener.node).identity is not None and not special
 
 
-def _key(plan: IdentityPlan, name: str, directory: str, *, simulated: bool) -> SigningKey:
-    """Return the key of a node: of its file, of its seed, or one that is made for the run."""
+def _names(name: str, plan: IdentityPlan, own: Identity) -> dict[str, str]:
+    """Return the identities of a node and its engines, as text, by their names in the file."""
+    from ...protocol.identity import derived_engine, identity_text
+
+    engines = {
+        engine_name(name, each): identity_text(derived_engine(own, each.value))
+        for each in plan.engines
+    }
+    return {name: identity_text(own)} | engines
+
+
+def _seeded(topology: TopologyPlan, *, simulated: bool) -> dict[str, str]:
+    """Return the identities that are known before their nodes run."""
+    names: dict[str, str] = {}
+    for node in topology.nodes:
+        if node.identity is not None:
+            key = _seed_key(node.identity, node.name, simulated=simulated)
+            names |= {} if key is None else _names(node.name, node.identity, key.identity)
+    return names
+
+
+def _seed_key(plan: IdentityPlan, name: str, *, simulated: bool) -> SigningKey | None:
+    """Return the key that is made of a seed; in a simulated network the name is one."""
+    from ...protocol.identity import SigningKey
+
+    # No two runs would be the same with a key of chance.
+    seed = plan.seed or (name if simulated and plan.is_made else "")
+    if not seed:
+        return None
+    return SigningKey(sha256(b"onward topology " + seed.encode()).digest())
+
+
+def _keys(
+    plan: IdentityPlan, name: str, directory: str, *, simulated: bool
+) -> SigningKey | IdentityKeys:
+    """Return the keys of a node: of its file, of its seed, or some that are made for the run."""
     from ...protocol.identity import SEED_SIZE, SigningKey
     from ..identity import load_key_file, make_key_file
 
@@ -148,10 +184,11 @@ def _key(plan: IdentityPlan, name: str, directory: str, *, simulated: bool) -> S
         words: str | None = None
         if plan.passphrase_file:
             words = read_own_secret(Path(plan.passphrase_file.replace("{dir}", directory)))
-        return load_key_file(Path(plan.key_file.replace("{dir}", directory)), words).signing
-    if plan.seed or simulated:  # no two runs would be the same with a key of chance
-        return SigningKey(sha256(b"onward topology " + (plan.seed or name).encode()).digest())
+        return load_key_file(Path(plan.key_file.replace("{dir}", directory)), words)
+    seeded = _seed_key(plan, name, simulated=simulated)
+    if seeded is not None:
+        return seeded
     if not directory:
         return SigningKey(os.urandom(SEED_SIZE))
     path = Path(directory) / f"{name}.key"  # a node that is started again has it again
-    return (load_key_file(path) if path.exists() else make_key_file(path)).signing
+    return load_key_file(path) if path.exists() else make_key_file(path)

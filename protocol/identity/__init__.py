@@ -294,6 +294,7 @@ from ._publication import (
 from ._record_reader import MAX_DEPTH, MAX_NUMBER, MAX_RECORD, RecordReader
 from ._relay_load import RateLimiter, RelayHoldings, RelayLoadLimits
 from ._relay_policy import RelayPolicy, RelayStatus
+from ._relay_rules import RELAY_RULES, parse_relay_rules
 from ._replay import (
     MAX_FLOOR_AHEAD,
     MAX_REPLAY_WINDOWS,
@@ -511,6 +512,7 @@ __all__ = [
     "NOTHING_SAID",
     "NO_REPLY",
     "OLD_KEY_TIME",
+    "RELAY_RULES",
     "REPLAY_WINDOW",
     "REPLY_KEY_SIZE",
     "REPLY_NONCE_SIZE",
@@ -802,6 +804,7 @@ __all__ = [
     "parse_node_advert",
     "parse_p2p_message",
     "parse_relay_message",
+    "parse_relay_rules",
     "parse_reservation",
     "parse_reservation_answer",
     "parse_reservation_request",

@@ -22,7 +22,7 @@ and key. `onward.actors.topology` runs plans.
 
 from ._containers import ContainerLinkPlan, ContainerPlan
 from ._errors import Problem, TopologyError
-from ._identities import IdentityPlan, engine_name, put_identities
+from ._identities import IdentityPlan, engine_name, put_identities, put_references
 from ._kinds import KindOptions, Option, OptionType
 from ._options import TransportOptions
 from ._plan import (
@@ -75,5 +75,6 @@ __all__ = [
     "WorkerPlan",
     "engine_name",
     "put_identities",
+    "put_references",
     "read_topology",
 ]

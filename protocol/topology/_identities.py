@@ -22,7 +22,9 @@ __all__ = [
     "identity_names",
     "join_of",
     "put_identities",
+    "put_references",
     "read_identity",
+    "references_of",
 ]
 
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
@@ -42,6 +44,7 @@ class IdentityPlan:
         engines: The workers that are engines, in the order of the file.
         expose: The addresses that other identities can reach by that of the node.
         directory: The file that keeps what the node knows of identities; empty: none.
+        relay: The rules of what it relays for others, which may have references; none: nothing.
     """
 
     place: Position
@@ -51,6 +54,7 @@ class IdentityPlan:
     engines: tuple[Address, ...] = ()
     expose: tuple[Address, ...] = ()
     directory: str = ""
+    relay: tuple[str, ...] = ()
 
     @property
     def is_made(self) -> bool:
@@ -72,6 +76,7 @@ def read_identity(node: FileTable) -> IdentityPlan | None:
         engines=table.take("engines", values.local_addresses, ()),
         expose=table.take("expose", values.addresses, ()),
         directory=table.take("directory", values.text, ""),
+        relay=table.take("relay", values.texts, ()),
     )
     if plan.key_file and plan.seed:
         table.add("", "it has both a key_file and a seed")
@@ -103,7 +108,25 @@ def identity_names(route: Route) -> Iterator[str]:
     """Yield what the addresses of type 36 of a route refer to, without the braces."""
     for address in route:
         if address.type == IDENTITY:
-            yield from _REFERENCE.findall(address.value.decode("utf-8", "replace"))
+            yield from references_of(address.value.decode("utf-8", "replace"))
+
+
+def references_of(text: str) -> list[str]:
+    """Return what a text refers to, without the braces."""
+    return _REFERENCE.findall(text)
+
+
+def put_references(text: str, identities: Mapping[str, str]) -> str:
+    """Return a text with those of identities in place of references.
+
+    Args:
+        text: The text.
+        identities: The texts of identities, by the names of nodes and of engines.
+
+    Raises:
+        KeyError: One is not known; its argument is the name.
+    """
+    return _REFERENCE.sub(lambda match: identities[match[1]], text)
 
 
 def put_identities(route: Route, identities: Mapping[str, str]) -> Route:
@@ -124,5 +147,4 @@ def put_identities(route: Route, identities: Mapping[str, str]) -> Route:
 
 def _put(value: bytes, identities: Mapping[str, str]) -> bytes:
     text = value.decode("utf-8", "surrogateescape")
-    put = _REFERENCE.sub(lambda match: identities[match[1]], text)
-    return put.encode("utf-8", "surrogateescape")
+    return put_references(text, identities).encode("utf-8", "surrogateescape")

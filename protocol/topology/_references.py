@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from .._address import LOCAL, Address, Route
 from .._pattern import matches
 from ..toml import Path, Problems, suggestion
-from ._identities import engine_name, identity_names
+from ._identities import IdentityPlan, engine_name, identity_names, references_of
 from ._kinds import KindOptions, OptionType, local_heads
 from ._plan import (
     DispatcherPlan,
@@ -200,6 +200,7 @@ class _Check:
             for index, worker in enumerate(plan.engines):
                 if worker not in node.workers:
                     self._missing(node, worker, plan.place, ("engines", index))
+            self._relay(plan)
         for link in self.plan.links:
             for name in (link.node, link.to_node) if link.join is not None else ():
                 if name in self.nodes and self.nodes[name].plan.identity is None:
@@ -211,6 +212,20 @@ class _Check:
                     told = f"no node or engine {name!r} has an identity"
                     there = f"; there are: {', '.join(names) or 'none'}{suggestion(name, names)}"
                     self.tell(request.place, ("route",), told + there)
+
+    def _relay(self, plan: IdentityPlan) -> None:
+        """Report rules of a relay about nodes that are not known before they run."""
+        known = [
+            name
+            for name, node in self.nodes.items()
+            if node.plan.identity is not None and node.plan.identity.seed
+        ]
+        for index, rule in enumerate(plan.relay):
+            for name in references_of(rule):
+                if name not in known:
+                    told = f"no node {name!r} has an identity with a seed, which is known before"
+                    there = f"; there are: {', '.join(known) or 'none'}{suggestion(name, known)}"
+                    self.tell(plan.place, ("relay", index), told + there)
 
     # --- routes -----------------------------------------------------------------------------
 

@@ -148,7 +148,9 @@ async def test_it_joins_again_where_it_has_closed_the_link(
         assert identity is not None
         with printed():
             serving = asyncio.create_task(serve(stop, given, identity=identity))
-            await until(lambda: len(identities.peers()) == 1)
+            await until(lambda: hasattr(identity, "identities"))
+            both = identities, identity.identities
+            await until(lambda: all(len(each.peers()) == 1 for each in both))
             far = identity.node
             for worker in far.statistics().workers:
                 if worker.kind.endswith("Link"):
@@ -167,6 +169,8 @@ async def test_it_joins_again_where_it_has_closed_the_link(
         (("--identity-directory", "f"), "--identity-directory needs --identity"),
         (("--join", "tcp://h:1"), "--join needs --identity"),
         (("--passphrase-file", "f"), "--passphrase-file needs --identity"),
+        (("--relay-policy", "any"), "--relay-policy needs --identity"),
+        (("--identity", "KEY", "--relay-policy", "all"), "--relay-policy: 'all' is not one of"),
         (("--identity", "KEY", "--engine", "a"), "--engine: there is no worker 0#a"),
         (("--identity", "KEY", "--engine", "34#a"), "--engine: 34#a is not a local address"),
         (("--identity", "KEY", "--identity-expose", "b"), "there is no worker 0#b"),

@@ -38,7 +38,7 @@ def two(identity: str = "", join: str = "true") -> bytes:
 @pytest.mark.real_time
 async def test_engines_and_nodes_are_asked_over_sockets() -> None:
     async with await Topology.start(read(FILE.read_bytes(), "identities.toml")) as topology:
-        assert list(topology.identities) == ["oslo", "oslo.orders", "rome"]
+        assert sorted(topology.identities) == ["oslo", "oslo.orders", "rome"]
         outcomes = await topology.check()
     assert [outcome.ok for outcome in outcomes] == [True, True], outcomes
 
@@ -87,6 +87,11 @@ async def test_keys_of_files(tmp_path: Path) -> None:
             'seed = "a"',
             f'"{identity_text(key_of("other").identity)}"',
             "t.toml:7: links[0]: cannot connect to tcp://127.0.0.1:",
+        ),
+        (
+            'relay = ["all"]',
+            "true",
+            "t.toml:4: nodes.a.identity: cannot have an identity: 'all' is not one of from:",
         ),
         ('seed = "a"', '"aera"', "t.toml:7: links[0]: cannot connect to tcp://127.0.0.1:"),
     ],
