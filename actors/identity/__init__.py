@@ -40,6 +40,7 @@ from ._key_file import (
 from ._options import IdentityOptions
 from ._peers import ROUTER
 from ._relay_service import PassedOn
+from ._relay_statistics import RelayStatistics
 from ._relays import Relays
 from ._router import Router
 from ._router_worker import RouterWorker
@@ -72,6 +73,7 @@ __all__ = [
     "PassedOn",
     "PeerRefused",
     "RelayRefused",
+    "RelayStatistics",
     "Relays",
     "Router",
     "RouterWorker",

@@ -26,6 +26,7 @@ from ...protocol.identity import (
     HandleRefusal,
     HandleTable,
     Identity,
+    IdentityError,
     LayerTags,
     MessageTooBig,
     Peeled,
@@ -46,11 +47,13 @@ from ...protocol.identity import (
     SigningKey,
     issue_voucher,
     parse_reservation_request,
+    parse_target,
     serialize_reservation_answer,
 )
 from ...protocol.ockam import encode_message
 from ._carriage import reply_address
 from ._relay_queues import Passed, RelayQueues, record_of, size_of
+from ._relay_statistics import RelayStatistics
 
 if TYPE_CHECKING:
     from .._worker import Worker
@@ -245,6 +248,35 @@ class RelayService:
             if self._is_ok(self.queues.send(home, going, peeled.expiry)):
                 self._tell(peer, home, going)
 
+    # --- in the clear -------------------------------------------------------------------------
+
+    def passes(self, by: Identity, address: Address, size: int) -> bool:
+        """Whether an identity elsewhere may have a message sent on from here, as it is.
+
+        Args:
+            by: The identity at the other end of the link by which it came.
+            address: Where it is to go from here, of type 36.
+            size: The bytes of its payload.
+        """
+        try:
+            destination = parse_target(address[1].decode()).destination
+        except (IdentityError, UnicodeDecodeError):
+            return False
+        if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
+            return False
+        source, following = self._router.home(by), self._router.home(destination.identity)
+        if source is None or following is None:
+            return self._is_ok(RelayStatus.CONNECTION_FAILED)
+        passes = (
+            self.admits(source)
+            and self._is_ok(self.allows(source, following))
+            and self._is_ok(self.spend(following, size))
+        )
+        if passes:
+            self.queues.relayed += 1
+            self.queues.relayed_size += size
+        return passes
+
     # --- answers ------------------------------------------------------------------------------
 
     def _keep(
@@ -324,6 +356,30 @@ class RelayService:
         if isinstance(found, RelayStatus):
             return ReservationAnswer(found)
         return ReservationAnswer(RelayStatus.OK, issue_voucher(found, self._key))
+
+    def statistics(self, sealed: int, reserved: int, expected: int) -> RelayStatistics:
+        """Return what was relayed and what is held.
+
+        Args:
+            sealed: Messages of this node that were sealed.
+            reserved: Reservations of this node elsewhere.
+            expected: Answers that this node waits for.
+        """
+        queues = self.queues
+        return RelayStatistics(
+            queues.relayed,
+            queues.relayed_size,
+            sealed,
+            dict(self.refused),
+            {outcome: count for outcome, count in self._peeler.outcomes.items() if count},
+            queues.holdings.messages,
+            queues.holdings.size,
+            len(self.reservations),
+            reserved,
+            len(self.handles),
+            expected,
+            len(self._tags),
+        )
 
     # --- events -------------------------------------------------------------------------------
 

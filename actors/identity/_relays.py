@@ -19,12 +19,14 @@ from ...protocol.identity import (
     RelayPolicy,
     ReplyContent,
     ReservationLimits,
+    SealingKey,
     SealingKeys,
     SigningKey,
     Target,
 )
 from ..routing._pending import Pending
 from ._relay_service import RelayService
+from ._relay_statistics import RelayStatistics
 from ._reserved import ReservedRelays
 from ._router_part import RouterPart
 from ._sealed_ways import SealedWays
@@ -32,6 +34,7 @@ from ._sealed_ways import SealedWays
 if TYPE_CHECKING:
     from .._worker import Worker
     from ._carriage import Carriage
+    from ._key_file import IdentityKeys
     from ._outgoing import Undelivered
     from ._router import Router
     from ._session import Session
@@ -89,6 +92,27 @@ class Relays(RouterPart):
         self.reserved: Final = ReservedRelays(router, worker)
         self._router: Final = router
         router.directory.on_update.append(self._updated)
+
+    def rotate(self, keys: IdentityKeys) -> bool:
+        """Use another sealing key from now on; see `Identities.reload`.
+
+        Returns:
+            Whether it is another one.
+
+        Raises:
+            ValueError: The keys are of another identity.
+        """
+        if keys.identity != self._router.own:
+            raise ValueError("the keys are of another identity")
+        if SealingKey(keys.sealing_seed).public == self.sealing.public:
+            return False
+        self.sealing.rotate(keys.sealing_seed, self._router.milliseconds())
+        return True
+
+    def statistics(self) -> RelayStatistics:
+        """Return what was relayed and what is held."""
+        ways, reserved = self.ways, len(self.reserved.relays())
+        return self.service.statistics(ways.sent, reserved, len(ways.expected))
 
     def resolve(self, message: Message, target: Target) -> Message | Pending | None:
         """Resolve relays and what is behind them; see `SealedWays.resolve`."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ...actors.identity import Router
-from ...protocol import Address, Message
+from ...protocol import IDENTITY, Address, Message
 from ...protocol.identity import Identity, short_text
 from ..node._link import Link
 
@@ -25,19 +25,28 @@ class Correspondent(Link):
         identity: The identity at the other end.
         router: The router of the node.
         expose: The addresses of the node that the other end may send to. Engines are as well.
+        passes: Whether a message of the other end, with so many bytes, may be sent on to another
+            identity from here; by default none.
     """
 
-    __slots__ = ("_router", "identity", "own")
+    __slots__ = ("_passes", "_router", "_size", "identity", "own")
 
     scheme = "identity"
 
     def __init__(
-        self, own: Identity, identity: Identity, router: Router, expose: frozenset[Address]
+        self,
+        own: Identity,
+        identity: Identity,
+        router: Router,
+        expose: frozenset[Address],
+        passes: Callable[[Identity, Address, int], bool] = lambda _by, _to, _size: False,
     ) -> None:
         super().__init__(expose=expose)
         self.own: Final = own
         self.identity: Final = identity
         self._router: Final = router
+        self._passes: Final = passes
+        self._size = 0  # of the payload of the message that came last
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -45,7 +54,9 @@ class Correspondent(Link):
         return short_text(self.own), short_text(self.identity)
 
     def _is_exposed(self, address: Address) -> bool:
-        return self._router.engines.at(address) is not None or super()._is_exposed(address)
+        if self._router.engines.at(address) is not None or super()._is_exposed(address):
+            return True
+        return address[0] == IDENTITY and self._passes(self.identity, address, self._size)
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
         """Give a message to the router, which signs it."""
@@ -53,6 +64,7 @@ class Correspondent(Link):
 
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified, as a transport receives it."""
+        self._size = len(message[2])
         self.arrive((message,))
 
     def on_stop(self) -> Awaitable[None] | None:

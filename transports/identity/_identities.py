@@ -22,6 +22,7 @@ from ...actors.identity import (
     IdentityOptions,
     PassedOn,
     Relays,
+    RelayStatistics,
     RouterWorker,
     SubscriberHooks,
     TopicRefused,
@@ -152,16 +153,7 @@ class Identities:
         await node.start(lambda: worker, address=ROUTER)
         allowed = tuple(map(as_address, allow))
         exposed = Exposed(map(as_address, expose), allowed)
-
-        def open_link(own: Identity, identity: Identity) -> tuple[Correspondence, Address]:
-            served = worker.router.domains.served.get(own)
-            here = exposed if served is None else Exposed((served.worker, *served.expose), allowed)
-            link = Correspondent(own, identity, worker.router, here)
-            return link, worker.spawn(lambda: link)
-
-        worker.router.links.open = open_link
-        made = cls(worker)
-        made._relays = Relays(
+        relays = Relays(
             worker.router,
             worker,
             signing,
@@ -171,7 +163,17 @@ class Identities:
             limits=relay_limits,
             reservations=reservation_limits,
         )
-        worker.router.add_part(made._relays)
+        worker.router.add_part(relays)
+
+        def open_link(own: Identity, identity: Identity) -> tuple[Correspondence, Address]:
+            served = worker.router.domains.served.get(own)
+            here = exposed if served is None else Exposed((served.worker, *served.expose), allowed)
+            link = Correspondent(own, identity, worker.router, here, relays.service.passes)
+            return link, worker.spawn(lambda: link)
+
+        worker.router.links.open = open_link
+        made = cls(worker)
+        made._relays = relays
         return made
 
     @property
@@ -314,6 +316,26 @@ class Identities:
         watchers = self._relays.service.on_passed
         watchers.append(on_passed)
         return lambda: watchers.remove(on_passed)
+
+    def reload(self, keys: IdentityKeys) -> bool:
+        """Use the sealing key of a key file that was rotated.
+
+        The key before opens what is under way for ten minutes more.
+
+        Args:
+            keys: The keys, as of `load_key_file`.
+
+        Returns:
+            Whether it is another one than before.
+
+        Raises:
+            ValueError: The keys are of another identity.
+        """
+        return self._relays.rotate(keys)
+
+    def relay_statistics(self) -> RelayStatistics:
+        """Return what this node has relayed, and what it holds for that."""
+        return self._relays.statistics()
 
     def peers(self) -> tuple[Identity, ...]:
         """Return the nodes that have proved their keys and take messages."""

@@ -1,0 +1,213 @@
+"""Nodes that send messages on in the clear, and sealing keys that are rotated."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+
+import pytest
+
+from onward.actors import Node
+from onward.actors.identity import IdentityKeys
+from onward.protocol.identity import (
+    OLD_KEY_TIME,
+    AdvertSource,
+    PeelOutcome,
+    RelayLoadLimits,
+    RelayPolicy,
+    RelayStatus,
+)
+from tests.support.identities import engine_text, key_of, node_text
+from tests.support.relays import OPEN, Member, advert_of, chain, introduce, member, relay_text
+from tests.support.transports import Echo, Recorder, Relay, eventually
+
+
+@pytest.fixture
+async def three() -> AsyncIterator[tuple[Node, Node, Node]]:
+    async with Node("a") as a, Node("r") as r, Node("b") as b:
+        yield a, r, b
+
+
+async def line_of(
+    three: tuple[Node, Node, Node], policy: RelayPolicy | None, **limits: int
+) -> tuple[Member, Member, Member]:
+    """Return three nodes in a line, the one in the middle a relay, the last an echo."""
+    a, r, b = three
+    load = RelayLoadLimits(**limits)
+    line = (
+        await member(a),
+        await member(r, relay=policy, relay_limits=load),
+        await member(b, "echo"),
+    )
+    await b.start(Echo, address="echo")
+    await chain(*line)
+    await asyncio.sleep(40)
+    return line
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        OPEN,
+        RelayPolicy(sources=frozenset({key_of("a").identity})),
+        RelayPolicy(destinations=frozenset({key_of("b").identity})),
+    ],
+)
+async def test_a_node_sends_on_in_the_clear_what_its_policy_allows(
+    three: tuple[Node, Node, Node], policy: RelayPolicy
+) -> None:
+    a, r, b = await line_of(three, policy)
+    route = f"{node_text(r.own)} => {node_text(b.own)} => echo"
+    assert (await a.node.request(route, b"12")).payload == b"12"
+    await b.node.start(Echo, address="engine")
+    engine = b.identities.engine("engine")
+    await asyncio.sleep(1)
+    route = f"{node_text(r.own)} => {engine_text(engine)}"
+    assert (await a.node.request(route, b"3456")).payload == b"3456"
+    found = r.identities.relay_statistics()
+    assert (found.relayed, found.relayed_size) == (2, 6)
+    assert found.refused == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [
+        (None, RelayStatus.PERMISSION_DENIED),
+        (RelayPolicy(to_reserved=True), RelayStatus.NO_RESERVATION),
+        (RelayPolicy(sources=frozenset({key_of("b").identity})), RelayStatus.PERMISSION_DENIED),
+        (RelayPolicy(exits=True), RelayStatus.PERMISSION_DENIED),
+    ],
+)
+async def test_threat_15_a_node_sends_nothing_on_that_its_policy_does_not_allow(
+    three: tuple[Node, Node, Node], policy: RelayPolicy | None, status: RelayStatus
+) -> None:
+    a, r, b = await line_of(three, policy)
+    a.node.send(f"{node_text(r.own)} => {node_text(b.own)} => echo", b"x")
+    await eventually(lambda: r.identities.relay_statistics().refused == {status: 1})
+    assert r.node.dead_letters.by_reason == {"not exposed": 1}
+    assert r.identities.relay_statistics().relayed == 0
+
+
+async def test_what_is_reserved_is_spent_in_the_clear_as_well(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
+    await b.identities.reserve(r.own, size=10, messages=9)
+    route = f"{node_text(r.own)} => {node_text(b.own)} => echo"
+    await a.node.request(route, bytes(6))
+    a.node.send(route, bytes(6))
+    over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 1}
+    await eventually(lambda: r.identities.relay_statistics().refused == over)
+    await a.node.request(route, bytes(4))
+    assert r.identities.relay_statistics().reservations == 1
+    assert b.identities.relay_statistics().reserved == 1
+
+
+async def test_a_peer_has_a_rate_in_the_clear_as_well(three: tuple[Node, Node, Node]) -> None:
+    a, r, b = await line_of(three, OPEN, rate=1, burst=2)
+    for _ in range(5):
+        a.node.send(f"{node_text(r.own)} => {node_text(b.own)} => echo", b"x")
+    over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 3}
+    await eventually(lambda: r.identities.relay_statistics().refused == over)
+
+
+async def test_what_cannot_be_sent_on_is_not_exposed(three: tuple[Node, Node, Node]) -> None:
+    a, r, b = await line_of(three, OPEN)
+    for address in (
+        node_text(key_of("nowhere").identity),
+        node_text(r.own),
+        relay_text(b),
+        "36#topic:aaaa",
+    ):
+        a.node.send(f"{node_text(r.own)} => {address} => echo", b"x")
+    await eventually(lambda: r.node.dead_letters.total == 4)
+    assert r.node.dead_letters.by_reason["not exposed"] == 4
+    assert r.identities.relay_statistics().refused == {RelayStatus.CONNECTION_FAILED: 2}
+    assert r.identities.relay_statistics().relayed == 0
+
+
+async def test_threat_14_a_route_that_goes_to_and_fro_ends(three: tuple[Node, Node, Node]) -> None:
+    a, r, b = await line_of(three, OPEN)
+    b.relays.service._policy = OPEN  # type: ignore[misc]
+    to_and_fro = " => ".join([node_text(r.own), node_text(b.own)] * 3)
+    assert (await a.node.request(f"{to_and_fro} => echo", b"x")).payload == b"x"
+    assert r.identities.relay_statistics().relayed == 3
+    assert b.identities.relay_statistics().relayed == 2
+
+
+async def test_an_engine_passes_on_for_others_what_the_policy_allows(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, None)
+    await r.node.start(Relay, address="engine")
+    engine = r.identities.engine("engine")
+    recorder = await Recorder.on(b.node, "echo 2")
+    await asyncio.sleep(1)
+    a.node.send(f"{engine_text(engine)} => {node_text(b.own)} => echo", b"x")
+    await eventually(lambda: r.node.dead_letters.total == 1)
+    assert recorder.messages == []
+    r.relays.service._policy = OPEN  # type: ignore[misc]
+    route = f"{engine_text(engine)} => {node_text(b.own)} => echo"
+    assert (await a.node.request(route, b"x")).payload == b"x"
+
+
+def keys_of(one: Member, seed: bytes) -> IdentityKeys:
+    return IdentityKeys(one.key, seed, None, None, "", 0)
+
+
+async def test_threat_21_what_is_sealed_to_the_key_before_opens_for_its_time(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN)
+    introduce(a, r, b)
+    route = f"{relay_text(r)} => {node_text(b.own)} => echo"
+    assert (await a.node.request(route, b"x")).payload == b"x"
+    before = r.identities.sealing_key
+    assert r.identities.reload(keys_of(r, bytes(range(32))))
+    assert not r.identities.reload(keys_of(r, bytes(range(32))))
+    assert r.identities.sealing_key != before
+    # The sender has the advert of before.
+    assert (await a.node.request(route, b"x")).payload == b"x"
+    await asyncio.sleep(OLD_KEY_TIME / 1000 + 1)
+    with pytest.raises(TimeoutError):
+        await a.node.request(route, b"x", timeout=5)
+    assert r.identities.relay_statistics().outcomes[PeelOutcome.NOT_OPENED] == 1
+    a.identities.directory.put(advert_of(r, version=2**31), AdvertSource.LOCAL)
+    assert (await a.node.request(route, b"x")).payload == b"x"
+    with pytest.raises(ValueError, match="of another identity"):
+        r.identities.reload(dataclasses.replace(keys_of(r, bytes(32)), signing=a.key))
+
+
+async def test_threat_21_what_is_under_way_ends_with_the_trust(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN)
+    introduce(a, r, b)
+    waiting = await Recorder.on(b.node, "waiting")
+    b.identities.engine("waiting")
+    route = f"{relay_text(r)} => {node_text(b.own)} => waiting"
+    asked = asyncio.ensure_future(a.node.request(route, b"x", timeout=5))
+    question = await waiting.next()
+    assert r.identities.relay_statistics().handles == 1
+    assert a.identities.relay_statistics().expected == 1
+    # The relay trusts the one that asks no more: the answer has no way back.
+    r.identities.ban(a.own)
+    assert r.identities.relay_statistics().handles == 0
+    waiting.reply(question, b"y")
+    with pytest.raises(TimeoutError):
+        await asked
+    unknown = "answers over relays: there is no such handle, or it was used"
+    assert r.identities.refused()[unknown] == 1
+
+
+async def test_statistics_say_what_was_done(three: tuple[Node, Node, Node]) -> None:
+    a, r, b = await line_of(three, OPEN)
+    introduce(a, r, b)
+    await a.node.request(f"{relay_text(r)} => {node_text(b.own)} => echo", b"x")
+    found = r.identities.relay_statistics()
+    assert found.outcomes == {PeelOutcome.NEXT: 1}
+    assert (found.relayed, found.layers, found.handles, found.held) == (2, 1, 0, 0)
+    assert found.relayed_size > 2048
+    assert a.identities.relay_statistics().sealed == 1
+    assert b.identities.relay_statistics().outcomes == {PeelOutcome.DELIVER: 1}
