@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import Message
@@ -10,6 +10,7 @@ from ...protocol.identity import (
     RESERVATION_ANSWER,
     RESERVATION_REQUEST,
     ControlContent,
+    Destination,
     DestinationKind,
     Identity,
     IdentityUpdated,
@@ -23,6 +24,7 @@ from ...protocol.identity import (
     SealingKeys,
     SigningKey,
     Target,
+    ViaNode,
 )
 from ..routing._pending import Pending
 from ._relay_service import RelayService
@@ -91,6 +93,8 @@ class Relays(RouterPart):
         )
         self.reserved: Final = ReservedRelays(router, worker)
         self._router: Final = router
+        router.own_adverts.reserved = self.reserved.relays
+        self.reserved.on_change.append(router.own_adverts.changed)
         router.directory.on_update.append(self._updated)
 
     def rotate(self, keys: IdentityKeys) -> bool:
@@ -107,6 +111,7 @@ class Relays(RouterPart):
         if SealingKey(keys.sealing_seed).public == self.sealing.public:
             return False
         self.sealing.rotate(keys.sealing_seed, self._router.milliseconds())
+        self._router.own_adverts.changed()
         return True
 
     def statistics(self) -> RelayStatistics:
@@ -152,11 +157,15 @@ class Relays(RouterPart):
         """Send what is held for a node, and reserve there again."""
         self.service.queues.flush(node)
         self.reserved.node_joined(node)
+        self._forget(lambda home: home == node)
 
     def node_lost(self, node: Identity) -> None:
         """End what the node has reserved here, and what is reserved there."""
         self.service.node_lost(node)
         self.reserved.node_lost(node)
+        routes = self._router.table
+        way = ViaNode(node)
+        self._forget(lambda home: routes.route(Destination(DestinationKind.NODE, home)) == way)
 
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity that has no trust any more."""
@@ -169,6 +178,17 @@ class Relays(RouterPart):
         self.service.queues.close()
 
     def _updated(self, update: IdentityUpdated) -> None:
-        """Resolve again what waits for an identity, as its key may be known now."""
-        if update.record is not None and update.record.advert is not None:
-            self._router.found(update.identity)
+        """Resolve anew what leads to a node, as its advert may say another way to it."""
+        self._forget(lambda home: home == update.identity)
+
+    def _forget(self, leads: Callable[[Identity], bool]) -> None:
+        """Forget what addresses are resolved to, where the way to their node is another one now.
+
+        Args:
+            leads: Whether that is so for a node.
+        """
+        links = self._router.links
+        for identity in links.identities():
+            home = self.ways.home(Destination(DestinationKind.ENGINE, identity)) or identity
+            if leads(home):
+                links.forget(identity)

@@ -222,6 +222,7 @@ class ReservedRelays:
 
     def close(self) -> None:
         """End, as the node does."""
+        self.on_change.clear()
         for relay in list(self._wanted):
             self.release(relay)
 

@@ -12,14 +12,15 @@ from onward.actors import Node
 from onward.actors.identity import IdentityKeys
 from onward.protocol.identity import (
     OLD_KEY_TIME,
-    AdvertSource,
+    ControlContent,
     PeelOutcome,
     RelayLoadLimits,
     RelayPolicy,
     RelayStatus,
+    parse_p2p_message,
 )
 from tests.support.identities import engine_text, key_of, node_text
-from tests.support.relays import OPEN, Member, advert_of, chain, introduce, member, relay_text
+from tests.support.relays import OPEN, Member, Tap, chain, introduce, member, relay_text
 from tests.support.transports import Echo, Recorder, Relay, eventually
 
 
@@ -156,6 +157,10 @@ def keys_of(one: Member, seed: bytes) -> IdentityKeys:
     return IdentityKeys(one.key, seed, None, None, "", 0)
 
 
+def is_control(record: bytes) -> bool:
+    return isinstance(parse_p2p_message(record).content, ControlContent)
+
+
 async def test_threat_21_what_is_sealed_to_the_key_before_opens_for_its_time(
     three: tuple[Node, Node, Node],
 ) -> None:
@@ -164,16 +169,19 @@ async def test_threat_21_what_is_sealed_to_the_key_before_opens_for_its_time(
     route = f"{relay_text(r)} => {node_text(b.own)} => echo"
     assert (await a.node.request(route, b"x")).payload == b"x"
     before = r.identities.sealing_key
+    # The sender does not hear of the new key.
+    a.tap.change = lambda _, record: [] if is_control(record) else [record]
     assert r.identities.reload(keys_of(r, bytes(range(32))))
     assert not r.identities.reload(keys_of(r, bytes(range(32))))
     assert r.identities.sealing_key != before
-    # The sender has the advert of before.
     assert (await a.node.request(route, b"x")).payload == b"x"
     await asyncio.sleep(OLD_KEY_TIME / 1000 + 1)
     with pytest.raises(TimeoutError):
         await a.node.request(route, b"x", timeout=5)
     assert r.identities.relay_statistics().outcomes[PeelOutcome.NOT_OPENED] == 1
-    a.identities.directory.put(advert_of(r, version=2**31), AdvertSource.LOCAL)
+    a.tap.change = Tap().change
+    assert r.identities.reload(keys_of(r, bytes(range(1, 33))))
+    await asyncio.sleep(1)
     assert (await a.node.request(route, b"x")).payload == b"x"
     with pytest.raises(ValueError, match="of another identity"):
         r.identities.reload(dataclasses.replace(keys_of(r, bytes(32)), signing=a.key))

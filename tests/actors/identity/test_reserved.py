@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from onward.actors import LimitReached, Node
+from onward.actors import LimitReached, Node, Unresolved
 from onward.actors.identity import RelayRefused
 from onward.actors.identity._reserved import MAX_RESERVED
 from onward.protocol import LinkDown
 from onward.protocol.identity import (
     RESERVATION_ANSWER,
     RESERVATION_REQUEST,
+    AdvertAddress,
+    AdvertSource,
     BadRecord,
     ControlContent,
     Identity,
+    NodeAdvert,
     PeelOutcome,
     RelayPolicy,
     RelayStatus,
@@ -24,9 +27,10 @@ from onward.protocol.identity import (
     ReservationAnswer,
     ReservationLimits,
     issue_voucher,
+    read_advert,
     serialize_reservation_answer,
 )
-from tests.support.identities import StrangeNode, key_of, node_text
+from tests.support.identities import StrangeNode, engine_text, key_of, node_text
 from tests.support.relays import Member, chain, introduce, member, relay_text
 from tests.support.transports import Echo, eventually
 
@@ -235,3 +239,62 @@ async def test_a_request_that_cannot_be_read_is_answered_as_such(
     for _ in range(1000):
         strange.say(ControlContent(bytes((0x84, 0x18, RESERVATION_REQUEST, 0xFF))))
     await eventually(lambda: r.relays.service.refused[RelayStatus.RESOURCE_LIMIT_EXCEEDED])
+
+
+async def test_two_nodes_that_cannot_be_dialled_reach_each_other_through_a_relay(
+    line: tuple[Member, Member, Member],
+) -> None:
+    a, r, b = line
+    await b.node.start(Echo, address="engine")
+    engine = b.identities.engine("engine", key_of("engine"))
+    await b.identities.reserve(r.own)
+    waiting = asyncio.ensure_future(a.node.request(engine_text(engine), b"x", timeout=60))
+    await asyncio.sleep(1)
+    # What a look-up at the relay finds.
+    for advert in r.identities.directory.adverts_for(engine):
+        a.identities.directory.put(advert, AdvertSource.LOCAL)
+    assert (await waiting).payload == b"x"
+    # It was sealed for both: the relay is in no route.
+    assert r.identities.relay_statistics().outcomes == {PeelOutcome.NEXT: 1}
+    wished = f"{engine_text(engine)}?hops=1"
+    assert (await a.node.request(wished, b"x")).payload == b"x"
+    with pytest.raises(Unresolved, match="it asks for 2 relays or more"):
+        a.node.send(f"{engine_text(engine)}?hops=2", b"x")
+    # The node itself, and the engine again, of which the way is remembered.
+    for route in (f"{node_text(b.own)} => echo", engine_text(engine)):
+        assert (await a.node.request(route, b"x")).payload == b"x"
+    assert r.identities.relay_statistics().outcomes == {PeelOutcome.NEXT: 4}
+    # With a link of their own they need no relay.
+    await chain(a, b)
+    for route in (f"{node_text(b.own)} => echo", engine_text(engine)):
+        assert (await a.node.request(route, b"x")).payload == b"x"
+    assert r.identities.relay_statistics().outcomes == {PeelOutcome.NEXT: 4}
+    # Without it, and without the relay, messages wait until there is one again.
+    for one, other in ((a, b), (b, a), (a, r), (r, a)):
+        one.identities._router.peers.disconnect(other.own, "a test")
+    asked = asyncio.ensure_future(a.node.request(engine_text(engine), b"x", timeout=60))
+    await asyncio.sleep(1)
+    assert not asked.done()
+    await chain(a, r)
+    assert (await asked).payload == b"x"
+    assert r.identities.relay_statistics().outcomes == {PeelOutcome.NEXT: 5}
+
+
+async def test_an_advert_says_where_a_node_has_reserved(
+    line: tuple[Member, Member, Member],
+) -> None:
+    _, r, b = line
+
+    def addresses() -> tuple[AdvertAddress, ...]:
+        record = r.identities.directory.peek(b.own)
+        assert record is not None
+        assert record.advert is not None
+        advert = read_advert(record.advert).advert
+        assert isinstance(advert, NodeAdvert)
+        return advert.addresses
+
+    assert addresses() == ()
+    await b.identities.reserve(r.own)
+    await eventually(lambda: [each.route for each in addresses()] == [relay_text(r)])
+    b.identities.release(r.own)
+    await eventually(lambda: addresses() == ())
