@@ -37,6 +37,7 @@ from ._key_file import (
     rotate_key_file,
     unfinished_rotations,
 )
+from ._memberships import Admit, admit_none
 from ._options import IdentityOptions
 from ._peers import ROUTER
 from ._relay_service import PassedOn
@@ -56,6 +57,7 @@ __all__ = [
     "SAVE_DELAY",
     "SAVE_PAUSE",
     "SAVE_RETRY",
+    "Admit",
     "Correspondence",
     "DirectoryFile",
     "DirectoryFileFailed",
@@ -81,6 +83,7 @@ __all__ = [
     "TopicRefused",
     "TopicReport",
     "Topics",
+    "admit_none",
     "find_directory_row",
     "load_key_file",
     "make_key_file",

@@ -30,10 +30,8 @@ from ...protocol.identity import (
     MAX_SKEW,
     BadRecord,
     ControlContent,
-    Destination,
     DestinationKind,
     DomainAction,
-    DomainAdvert,
     DomainCounters,
     DomainEnded,
     DomainJoined,
@@ -43,19 +41,16 @@ from ...protocol.identity import (
     DomainRequest,
     DomainRequests,
     DomainResponse,
-    DomainTable,
-    HasMembers,
     Identity,
-    IdentityUpdated,
     LookUp,
     P2PContent,
     Refuse,
     ResultCode,
     SendDomainRecord,
     ServeDomainRequest,
+    SigningKey,
     Target,
     parse_domain_record,
-    read_advert,
     serialize_domain_record,
     short_text,
 )
@@ -65,6 +60,8 @@ from .._worker import Worker
 from ..routing._pending import Pending
 from ..runtime._timer import Timer
 from ._carriage import ENGINE, Carriage, is_reserved, reply_address
+from ._domain_members import DomainMembers
+from ._memberships import Memberships
 from ._outgoing import ONWARD, Undelivered
 from ._router_part import RouterPart
 from ._served_domains import ServedDomain, ServedDomains
@@ -78,9 +75,6 @@ __all__ = ["DomainStatistics", "DomainsPart"]
 
 _TICK: Final = 100
 """Time by which a request may end late, in milliseconds: the timer looks at all of them."""
-_MAX_WAITING_DOMAINS: Final = 4096
-"""Most domains that messages wait for, as no member has a link. Beyond: those for the oldest wait
-on for one member alone."""
 _BITS: Final = 62
 """Bits of a random number. As the number of a request it is not guessed by other nodes, which could
 use it before this one does."""
@@ -122,87 +116,41 @@ class DomainsPart(RouterPart):
     Args:
         worker: The worker of the router.
         router: The router.
+        key: The key of the node.
 
     Attributes:
         random: Returns a random number, for the choice of members and the numbers of requests.
         served: The domains that workers of this node serve.
+        members: The members of domains.
         requests: The requests.
+        memberships: The membership of domains, where this node has a part in it.
     """
 
     kinds = (DestinationKind.DOMAIN,)
     controls = range(48, 64)
 
-    def __init__(self, worker: Worker, router: Router) -> None:
+    def __init__(self, worker: Worker, router: Router, key: SigningKey) -> None:
         self.random: Callable[[], int] = lambda: secrets.randbits(_BITS)
         self.served: Final = ServedDomains(worker.node, self._worker_ended)
-        self._table: Final = DomainTable()
-        self.requests: Final = DomainRequests(router.own, self._table)
+        self.members: Final = DomainMembers(router, self._draw)
+        self.requests: Final = DomainRequests(router.own, self.members.table)
+        self.memberships: Final = Memberships(router, key, self.served.identities)
+        self.members.on_advert = self.memberships.tell
         self._worker: Final = worker
         self._router: Final = router
-        self._alive: Final[set[Identity]] = set()
         self._asked: Final[dict[int, _Asked]] = {}
-        # Domains without a member that has a link, and the member that their messages wait for.
-        self._waiting: Final[dict[Identity, Identity]] = {}
         self._timer: Timer | None = None
         self._due = 0
-        router.directory.on_update.append(self._directory_updated)
-        router.directory.on_lost.append(self._updates_lost)
 
-    # --- members ------------------------------------------------------------------------------
-
-    def learn(self, domain: Identity) -> bool:
-        """Learn the members of a domain from the directory; return whether they are known."""
-        record = self._router.directory.lookup(domain)
-        if record is None or record.advert is None or self._router.table.is_banned(domain):
-            return False
-        route = self._router.table.route(Destination(DestinationKind.DOMAIN, domain))
-        if route is None or self._table.members(domain) is None:
-            advert = read_advert(record.advert).advert
-            if not isinstance(advert, DomainAdvert):
-                return False
-            self._learn(advert)
-        return True
-
-    def _learn(self, advert: DomainAdvert) -> None:
-        self._table.update(advert)
-        destination = Destination(DestinationKind.DOMAIN, advert.identity)
-        self._router.table.update(destination, HasMembers(frozenset(advert.nodes)))
-
-    def _forget(self, domain: Identity) -> None:
-        self._table.remove(domain)
-        if not self._router.table.is_banned(domain):
-            self._router.table.update(Destination(DestinationKind.DOMAIN, domain), None)
-
-    def _directory_updated(self, update: IdentityUpdated) -> None:
-        domain, record = update.identity, update.record
-        advert = None if record is None else record.advert
-        read = None if advert is None else read_advert(advert).advert
-        if isinstance(read, DomainAdvert):
-            if self._table.members(domain) is not None and not self._router.table.is_banned(domain):
-                self._learn(read)
-            self._resume(domain)
-        elif self._table.members(domain) is not None:
-            self._forget(domain)
-
-    def _updates_lost(self, _: int) -> None:
-        for domain in self._table.domains():
-            self._forget(domain)
-            self.learn(domain)
-            self._resume(domain)
-
-    def _resume(self, domain: Identity) -> None:
-        """Resolve again what waits for a domain, or for one of its members."""
-        self._router.found(domain)
-        member = self._waiting.pop(domain, None)
-        if member is not None:
-            self._router.found(member)
+    def _draw(self) -> int:
+        return self.random()
 
     # --- out of the node ----------------------------------------------------------------------
 
     def resolve(self, message: Message, target: Target) -> Message | Pending | None:
         """Resolve the address of a domain, for any one of its members."""
         router, to, domain = self._router, message[0][0], target.destination.identity
-        self.learn(domain)
+        self.members.learn(domain)
         own = router.own_of(message[3])
         decision = router.decide(target.destination, target.scope, own)
         if isinstance(decision, Refuse):
@@ -210,29 +158,12 @@ class DomainsPart(RouterPart):
         if domain not in self.served:
             if isinstance(decision, LookUp):
                 return router.park(decision.destination.identity, message, target)
-            pending = self._without_link(domain, message, target)
+            pending = self.members.without_link(domain, message, target)
             if pending is not None:
                 return pending
         _, link = router.links.get((own, domain))
         carriage = Carriage(DestinationKind.DOMAIN, (), target.rprefs, target.tprefs)
         return message.redirect(link, carriage.address)
-
-    def _without_link(self, domain: Identity, message: Message, target: Target) -> Pending | None:
-        """Return what a message waits for if no member has a link; `None` if one has."""
-        nodes = self._table.members(domain) or ()
-        members = [each for each in nodes if each != self._router.own]
-        if not members:
-            raise Unresolved(message[0][0], "the domain has no other member")
-        if not self._alive.isdisjoint(members):
-            return None
-        member = self._waiting.get(domain, self._router.own)
-        if member not in members:
-            member = members[self.random() % len(members)]
-        pending = self._router.park(member, message, target)
-        self._waiting[domain] = member
-        if len(self._waiting) > _MAX_WAITING_DOMAINS:
-            del self._waiting[next(iter(self._waiting))]
-        return pending
 
     def carry(
         self,
@@ -409,8 +340,10 @@ class DomainsPart(RouterPart):
                 self._act(requests.receive_response(record, peer))
             case DomainRefusal():
                 self._act(requests.receive_refusal(record, peer, self.random()))
-            case DomainJoining() | DomainJoined():
-                self._router.counts["messages of a kind that is not served"] += 1
+            case DomainJoining():
+                self.memberships.receive_joining(peer, record)
+            case DomainJoined():
+                self.memberships.receive_joined(peer, record)
 
     def _receive_request(self, peer: Identity, request: DomainRequest) -> None:
         refusal = self._refusal(request)
@@ -431,9 +364,9 @@ class DomainsPart(RouterPart):
             return "banned", ResultCode.DENIED
         if request.domain in self.served:
             return None
-        self.learn(request.domain)
+        self.members.learn(request.domain)
         # A node passes on for those domains alone that it is in.
-        if router.own not in (self._table.members(request.domain) or ()):
+        if not self.members.has(request.domain, router.own):
             return "not a member", ResultCode.UNKNOWN
         return None
 
@@ -450,7 +383,8 @@ class DomainsPart(RouterPart):
         self._end_served(domain)
         self._router.links.end_of(domain)  # what they expose has changed
         self.requests.serve(domain)
-        self._resume(domain)
+        self.members.resume(domain)
+        self.memberships.tell(domain)
 
     def stop(self, domain: Identity) -> bool:
         """Serve a domain no more; return whether it was served.
@@ -473,28 +407,25 @@ class DomainsPart(RouterPart):
 
     def node_joined(self, node: Identity) -> None:
         """Prefer a node from now on, and send it what waits for a member."""
-        self._alive.add(node)
         self.requests.open_link(node)
-        for domain in [each for each in self._waiting if self._has(each, node)]:
-            self._resume(domain)
-
-    def _has(self, domain: Identity, node: Identity) -> bool:
-        return node in (self._table.members(domain) or ())
+        self.members.node_joined(node)
+        self.memberships.node_joined(node)
 
     def node_lost(self, node: Identity) -> None:
         """End the requests that were sent to a node, in doubt."""
-        self._alive.discard(node)
+        self.members.node_lost(node)
         self._act(self.requests.close_link(node))
+        self.memberships.node_lost(node)
 
     def banned(self, identity: Identity) -> None:
         """End the requests of an identity that is banned, and to it."""
-        self._table.remove(identity)
+        self.members.table.remove(identity)
         self.served.forget(identity)
         self._act(self.requests.end(identity))
 
     def statistics(self) -> DomainStatistics:
         """Return the domains at this moment."""
-        table, served, requests = self._table, self.served, self.requests
+        table, served, requests = self.members.table, self.served, self.requests
         return DomainStatistics(
             known=len(table),
             evicted=table.evicted,
@@ -530,6 +461,7 @@ class DomainsPart(RouterPart):
     def close(self) -> None:
         """End the watches of workers, and the messages that are under way, in doubt."""
         self.served.close()
+        self.memberships.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -159,7 +159,7 @@ class Router(PeerEvents):
         self.add_part(self.lookups)
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
-        self.domains: Final = DomainsPart(worker, self)
+        self.domains: Final = DomainsPart(worker, self, key)
         self.add_part(self.domains)
 
     # --- parts --------------------------------------------------------------------------------
@@ -257,8 +257,6 @@ class Router(PeerEvents):
                 for used in {identity, node}:
                     self.directory.lookup(used)
                 return message.redirect(*self.route_to(target, sender, to[1]))
-            case LookUp(Destination(DestinationKind.DOMAIN, domain)) if self.domains.learn(domain):
-                return self._resolve(message, target)
             case LookUp(wanted):
                 return self.park(wanted.identity, message, target)
             case ViaRelay() if DestinationKind.RELAY in self._part_of_kind:
@@ -273,7 +271,8 @@ class Router(PeerEvents):
     ) -> tuple[Address, ...]:
         """Return what replaces an address: that of the link, and what is said to the router.
 
-        It is remembered until `Correspondences.forget` of the identity.
+        It is remembered until `Correspondences.forget` of the identity, unless the message may not
+        leave a domain.
 
         Args:
             target: What the address says.
@@ -288,6 +287,8 @@ class Router(PeerEvents):
         route = (link,) if carriage is None else (link, carriage.address)
         if destination.kind is DestinationKind.ENGINE:
             route = *route, ENGINE
+        if target.scope.domain is not None:
+            return route  # the members of the domain may be others for the next message
         return self.links.remember(destination.identity, sender, value, *route)
 
     def _of_threads(self) -> Pending:

@@ -14,6 +14,7 @@ from ...actors import LimitReached
 from ...actors.access import Exposed
 from ...actors.identity import (
     ROUTER,
+    Admit,
     Correspondence,
     DirectoryService,
     DomainStatistics,
@@ -27,6 +28,7 @@ from ...actors.identity import (
     SubscriberHooks,
     TopicRefused,
     TopicReport,
+    admit_none,
 )
 from ...protocol import (
     IDENTITY,
@@ -236,6 +238,56 @@ class Identities:
     def stop_serving(self, domain: Identity) -> bool:
         """Serve a domain no more; return whether it was served. What is in hand is answered."""
         return self._router.domains.stop(domain)
+
+    def found_domain(
+        self,
+        key: SigningKey,
+        nodes: Iterable[Identity] | None = None,
+        *,
+        admit: Admit = admit_none,
+    ) -> Identity:
+        """Sign the members of a domain, tell them to all nodes, and return its identity.
+
+        Called again, `nodes` and `admit` take the place of those before. The key is used until the
+        node ends: found it anew when the node is started again.
+
+        Args:
+            key: The key of the domain.
+            nodes: The members, at most `MAX_DOMAIN_NODES`; by default those that the directory
+                knows, which it keeps in its file, or this node if it knows of none.
+            admit: Decides whether a node that asks to join is let in; no node is by default. What
+                it shows is `JoinRequest.auth`. It runs on the loop, and may be a coroutine
+                function.
+
+        Raises:
+            LimitReached: There are more members than there may be, or more domains.
+            ValueError: The domain is banned here.
+        """
+        members = None if nodes is None else tuple(dict.fromkeys(nodes))
+        self._router.domains.memberships.found(key, members, admit)
+        return key.identity
+
+    async def join_domain(
+        self, domain: Identity, via: Identity, auth: bytes | None = None
+    ) -> ResultCode:
+        """Ask to be a member of a domain, at the node that has its key.
+
+        Args:
+            domain: The domain.
+            via: That node; there has to be a link to it.
+            auth: What is shown to be let in, at most `MAX_JOIN_AUTH` bytes. The node sees it.
+
+        Returns:
+            `OK`; or `EXISTS` if the node is a member, `DENIED`, `OVERFLOW`, `UNKNOWN` if the other
+            node does not have the key, and `TIMEOUT` after 30 seconds.
+
+        Raises:
+            LinkDown: There is no link to the node.
+            LinkLost: The link has ended meanwhile.
+            LimitReached: 64 such requests are under way.
+            BadRecord: There is more to show than there may be.
+        """
+        return await self._router.domains.memberships.join(domain, via, auth)
 
     def domain_statistics(self) -> DomainStatistics:
         """Return the domains and the requests to them at this moment."""

@@ -379,10 +379,10 @@ async def test_a_domain_is_known_by_its_advert_and_forgotten_with_it(a: Node, c:
     await eventually(lambda: ours.domain_statistics().known == 0)
     again = asyncio.create_task(c.request(domain_text(), b"again"))
     await eventually(lambda: c.statistics().pending == 1)
-    ours._router.domains._updates_lost(1)
+    ours._router.domains.members._updates_lost(1)
     learns(ours, STRANGE.identity, version=2)
     assert isinstance(await heard(strange), DomainRequest)
-    ours._router.domains._updates_lost(1)
+    ours._router.domains.members._updates_lost(1)
     assert ours.domain_statistics().known == 1
     for each in (asked, again):
         each.cancel()

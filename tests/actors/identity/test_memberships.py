@@ -1,0 +1,251 @@
+"""What other nodes may do with requests to join a domain, and with the answers to them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from onward.actors import Node
+from onward.protocol.identity import (
+    MAX_SKEW,
+    ControlContent,
+    DomainJoined,
+    DomainJoining,
+    DomainRecord,
+    Identity,
+    JoinRequest,
+    JoinResponse,
+    P2PMessage,
+    ResultCode,
+    SigningKey,
+    Verifiers,
+    open_join_request,
+    open_join_response,
+    parse_domain_record,
+    serialize_domain_record,
+    sign_join_request,
+    sign_join_response,
+)
+from onward.transports.identity import Identities
+from tests.support.domains import DOMAIN
+from tests.support.identities import StrangeNode, attached, key_of
+from tests.support.transports import eventually
+
+STRANGE, OTHER = map(key_of, ("strange", "other"))
+
+
+def tell(strange: StrangeNode, record: DomainRecord) -> None:
+    strange.say(ControlContent(serialize_domain_record(record)))
+
+
+async def heard(strange: StrangeNode) -> DomainRecord:
+    """Return the next record about domains that a node says; adverts come before some."""
+    while True:
+        message: P2PMessage = await strange.said()
+        assert isinstance(message.content, ControlContent)
+        if 48 <= message.content.number < 64:
+            return parse_domain_record(message.content.record)
+
+
+async def answered(strange: StrangeNode) -> JoinResponse:
+    record = await heard(strange)
+    assert isinstance(record, DomainJoined)
+    response = open_join_response(record.envelope, Verifiers())
+    assert response is not None
+    return response
+
+
+def joining(
+    identities: Identities,
+    key: SigningKey = STRANGE,
+    *,
+    domain: Identity = DOMAIN.identity,
+    by: int = 0,
+    auth: bytes | None = None,
+) -> DomainJoining:
+    created = identities._router.milliseconds() + by
+    return DomainJoining(sign_join_request(JoinRequest(key.identity, domain, auth, created), key))
+
+
+async def founder(node: Node) -> tuple[Identities, list[JoinRequest]]:
+    """Have a node found the domain, and let in each node that asks."""
+    identities, asked = await attached(node), list[JoinRequest]()
+
+    def admit(request: JoinRequest) -> bool:
+        asked.append(request)
+        return True
+
+    identities.found_domain(DOMAIN, admit=admit)
+    return identities, asked
+
+
+async def test_a_request_to_join_is_answered_by_the_domain(a: Node, c: Node) -> None:
+    ours, asked = await founder(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours, auth=b"please"))
+    response = await answered(strange)
+    assert (response.approver, response.result) == (DOMAIN.identity, ResultCode.OK)
+    assert response.epoch == response.created // 1000 + 1
+    assert [each.auth for each in asked] == [b"please"]
+    # Its time is that of the request, so it answers no other.
+    assert response.created == asked[0].created
+
+
+async def test_a_request_to_join_that_comes_again_is_dropped(a: Node, c: Node) -> None:
+    ours, asked = await founder(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    record = joining(ours)
+    tell(strange, record)
+    await answered(strange)
+    # It is a member no more, and what it has sent before does not make it one.
+    ours.found_domain(DOMAIN, [ours.own], admit=lambda _: True)
+    tell(strange, record)
+    tell(strange, joining(ours, by=-1))
+    await eventually(lambda: ours.refused() == {"requests to join that came before": 2})
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("by", [-MAX_SKEW - 1000, MAX_SKEW + 1000])
+async def test_threat_7_a_request_to_join_that_is_not_fresh_is_dropped(
+    a: Node, c: Node, by: int
+) -> None:
+    ours, asked = await founder(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours, by=by))
+    await eventually(lambda: ours.refused() == {"requests to join that are not fresh": 1})
+    assert asked == []
+
+
+async def test_a_request_to_join_of_another_node_or_a_forged_one_is_dropped(
+    a: Node, c: Node
+) -> None:
+    ours, asked = await founder(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours, OTHER))
+    envelope = bytearray(joining(ours).envelope)
+    envelope[-1] ^= 1
+    tell(strange, DomainJoining(bytes(envelope)))
+    tell(strange, DomainJoining(b"nothing"))
+    await eventually(
+        lambda: (
+            ours.refused()
+            == {
+                "requests to join of another node": 1,
+                "requests to join with a wrong signature": 1,
+                "records that cannot be read": 1,
+            }
+        )
+    )
+    assert asked == []
+
+
+async def test_a_node_without_the_key_says_so_in_its_own_name(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours))
+    response = await answered(strange)
+    assert (response.approver, response.result) == (ours.own, ResultCode.UNKNOWN)
+
+
+async def test_what_is_remembered_of_nodes_that_ask_has_a_limit(
+    a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors.identity._memberships._MAX_ASKERS", 1)
+    ours, asked = await founder(c)
+    strange, other = await StrangeNode.on(a, c, STRANGE), await StrangeNode.on(b, c, OTHER)
+    tell(strange, joining(ours))
+    await answered(strange)
+    tell(other, joining(ours, OTHER))
+    await answered(other)
+    tell(strange, joining(ours))
+    assert (await answered(strange)).result is ResultCode.EXISTS
+    assert len(asked) == 2
+
+
+async def test_decisions_have_a_limit(a: Node, c: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onward.actors.identity._memberships._MAX_DECISIONS", 0)
+    ours, asked = await founder(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours))
+    assert (await answered(strange)).result is ResultCode.OVERFLOW
+    assert asked == []
+
+
+async def test_a_node_that_is_banned_while_it_is_decided_is_not_let_in(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    decided = asyncio.Event()
+
+    async def admit(_: JoinRequest) -> bool:
+        ours.ban(STRANGE.identity)
+        decided.set()
+        return True
+
+    ours.found_domain(DOMAIN, admit=admit)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours))
+    await decided.wait()
+    await eventually(
+        lambda: ours.refused().get("answers of domains that were not handed over") == 1
+    )
+
+
+async def asks(a: Node, c: Node) -> tuple[Identities, StrangeNode]:
+    """Join a node with a strange one."""
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    return ours, strange
+
+
+async def test_only_the_domain_lets_in(a: Node, b: Node, c: Node) -> None:
+    ours, strange = await asks(a, c)
+    other = await StrangeNode.on(b, c, OTHER)
+    task = asyncio.create_task(ours.join_domain(DOMAIN.identity, STRANGE.identity))
+    record = await heard(strange)
+    assert isinstance(record, DomainJoining)
+    request = open_join_request(record.envelope, Verifiers())
+    assert request is not None
+    assert (request.requestor, request.domain) == (ours.own, DOMAIN.identity)
+    good = JoinResponse(
+        DOMAIN.identity, ours.own, DOMAIN.identity, request.created, 7, ResultCode.OK
+    )
+    by_node = replace(good, approver=STRANGE.identity)
+    tell(strange, DomainJoined(sign_join_response(by_node, STRANGE)))
+    tell(strange, DomainJoined(sign_join_response(replace(good, created=1), DOMAIN)))
+    other_node = replace(good, requestor=OTHER.identity)
+    tell(strange, DomainJoined(sign_join_response(other_node, DOMAIN)))
+    tell(other, DomainJoined(sign_join_response(good, DOMAIN)))
+    await eventually(lambda: ours.refused() == {"answers to no request to join": 4})
+    envelope = bytearray(sign_join_response(good, DOMAIN))
+    envelope[-1] ^= 1
+    tell(strange, DomainJoined(bytes(envelope)))
+    tell(strange, DomainJoined(b"nothing"))
+    await eventually(lambda: sum(ours.refused().values()) == 6)
+    assert not task.done()
+    tell(strange, DomainJoined(sign_join_response(good, DOMAIN)))
+    tell(strange, DomainJoined(sign_join_response(good, DOMAIN)))
+    assert await task is ResultCode.OK
+
+
+async def test_a_node_may_refuse_in_its_own_name(a: Node, c: Node) -> None:
+    ours, strange = await asks(a, c)
+    tasks = [
+        asyncio.create_task(ours.join_domain(DOMAIN.identity, STRANGE.identity)) for _ in range(2)
+    ]
+    for _ in tasks:
+        record = await heard(strange)
+        assert isinstance(record, DomainJoining)
+        request = open_join_request(record.envelope, Verifiers())
+        assert request is not None
+        response = JoinResponse(
+            STRANGE.identity,
+            ours.own,
+            DOMAIN.identity,
+            request.created,
+            None,
+            ResultCode.DENIED,
+        )
+        tell(strange, DomainJoined(sign_join_response(response, STRANGE)))
+    assert [await each for each in tasks] == [ResultCode.DENIED] * 2
