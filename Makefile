@@ -14,7 +14,7 @@
 #   make bench     every benchmark, then targets met and missed (make bench-quick: does it run?)
 #   make soak      clients and destinations come, go and die for ten minutes (SOAK="--minutes 60", or --cluster)
 #   make hostile   a node and a broker under attack for ten minutes, with honest clients beside
-#   make simulate  ten thousand seeded runs over a bad network of pipes, or SIMULATE=--cluster, --zones, --owners, --dispatch, --messages, --circuits
+#   make simulate  ten thousand seeded runs over a bad network of pipes, or SIMULATE=--cluster, --zones, --owners, --dispatch, --messages, --circuits, --identities
 #   make fuzz      random and mutated input through every decoder (FUZZ="--count 10000000")
 #   make format    format the code and apply the linter's safe fixes
 #   make pages     write into the pages what they show: code, limits, errors, help

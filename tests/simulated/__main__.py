@@ -3,9 +3,9 @@
 A run is that of a pipe, with `--cluster` that of a cluster of brokers, and with `--zones` that of a
 cluster of several zones, with `--owners` that of two zones with rules, with `--dispatch` that of a
 network of dispatchers, with `--messages` that of their producers and consumers, and with
-`--circuits` that of their circuits. It uses all cores, says now and then how far it is, and sums
-up. The status is non-zero if a promise was broken, or if a pipe, broker or node that is broken on
-purpose was not caught.
+`--circuits` that of their circuits, and with `--identities` that of nodes with identities. It uses
+all cores, says now and then how far it is, and sums up. The status is non-zero if a promise was
+broken, or if a pipe, broker or node that is broken on purpose was not caught.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from tests.simulated import (
     broken_clusters,
     broken_dispatch,
     broken_dispatchers,
+    broken_identities,
     broken_pipes,
     broken_zones,
     circuits,
     clusters,
     dispatch_network,
     dispatchers,
+    identities,
     owned_zones,
     pipes,
     zones,
@@ -50,6 +52,7 @@ def main() -> int:
     parser.add_argument("--dispatch", action="store_true", help="of a network of dispatchers")
     parser.add_argument("--messages", action="store_true", help="of dispatchers with messages")
     parser.add_argument("--circuits", action="store_true", help="of dispatchers with circuits")
+    parser.add_argument("--identities", action="store_true", help="of nodes with identities")
     parser.add_argument("--runs", type=int, default=10_000, help="runs (default 10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -57,6 +60,7 @@ def main() -> int:
     of = ZONES if given.zones else CLUSTERS if given.cluster else PIPES
     of = DISPATCH if given.dispatch else OWNERS if given.owners else of
     of = CIRCUITS if given.circuits else MESSAGES if given.messages else of
+    of = IDENTITIES if given.identities else of
 
     began = time.monotonic()
     totals, failures, done = Counter[str](), 0, 0
@@ -150,6 +154,14 @@ def circuit_counts(outcome: circuits.Run) -> dict[str, int]:
     return {"deliveries begun": len(outcome.sent), **happened}
 
 
+def identity_counts(outcome: identities.Run) -> dict[str, int]:
+    """Return what the summary of nodes with identities adds up."""
+    network = {"nodes": outcome.nodes, "pairs": outcome.pairs, "hostile nodes": outcome.strange}
+    happened = {f"happened: {name}": outcome.happened[name] for name in sorted(outcome.happened)}
+    refused = {f"refused: {name}": outcome.refused[name] for name in sorted(outcome.refused)}
+    return {**network, **happened, **refused}
+
+
 class Simulation(NamedTuple):
     """A kind of run, and what is broken on purpose to show that it finds something."""
 
@@ -177,6 +189,9 @@ MESSAGES: Final = Simulation(
 )
 CIRCUITS: Final = Simulation(
     circuits.checked_run, circuit_counts, broken_circuits.BROKEN, broken_circuits.caught
+)
+IDENTITIES: Final = Simulation(
+    identities.checked_run, identity_counts, broken_identities.BROKEN, broken_identities.caught
 )
 
 

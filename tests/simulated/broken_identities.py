@@ -1,0 +1,237 @@
+"""Routers of identities that are broken on purpose: a harness that misses them shows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from unittest import mock
+
+from onward.actors.identity import _greetings
+from onward.actors.identity._correspondences import Correspondences
+from onward.actors.identity._greetings import Greetings
+from onward.actors.identity._parking import Parking
+from onward.actors.identity._peers import Peers
+from onward.actors.identity._router import Router
+from onward.protocol import LinkDown
+from onward.protocol.identity import (
+    MAX_SKEW,
+    SCOPE_ANY,
+    DeliverLocally,
+    Refuse,
+    ReplayWindows,
+    RoutingTable,
+    Verifiers,
+    _replay,
+)
+from onward.protocol.identity._routes import RefusalReason
+from onward.transports.node import _link
+from tests.simulated.identities import checked_run
+
+__all__ = ["BROKEN", "catches", "caught"]
+
+
+class Broken:
+    """A mistake: a function of a class or module, and what is in its place.
+
+    Attributes:
+        place: The class or module.
+        name: The name of the function.
+        seeds: Seeds whose runs show it.
+    """
+
+    place: Any
+    name: str
+    seeds: tuple[int, ...]
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Do nothing; or as the right one does, wrongly."""
+        del right, given, named
+
+
+class SeesNoRepeat(Broken):
+    """Takes each message for a new one."""
+
+    place, name = ReplayWindows, "record"
+    seeds = (2, 6)
+
+
+class ForgetsItsStart(Broken):
+    """Takes what it may have got before it was started."""
+
+    place, name = ReplayWindows, "__init__"
+    seeds = (6, 14)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return right(*given, **named | {"floor": 0})
+
+
+class BelievesSignatures(Broken):
+    """Believes that each message is of its source."""
+
+    place, name = Verifiers, "is_signed_by"
+    seeds = (2, 15)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return True
+
+
+class TakesExpired(Broken):
+    """Takes messages whose time is over, or far ahead."""
+
+    place, name = _replay, "expiry_refusal"
+    seeds = (2, 6)
+
+
+class BeginsIdsAgain(Broken):
+    """Begins the ids of messages at the same number after a start."""
+
+    place, name = _greetings, "first_id_time"
+    seeds = (1, 2)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return given[0] + MAX_SKEW + 1
+
+
+class TakesAllScopes(Broken):
+    """Takes what may not leave the node that it is of."""
+
+    place, name = RoutingTable, "decide"
+    seeds = (2, 6)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return right(*given[:4], SCOPE_ANY, *given[5:], **named)
+
+
+class TakesWhatIsForOthers(Broken):
+    """Delivers what is for an engine elsewhere."""
+
+    place, name = RoutingTable, "decide"
+    seeds = (2, 9)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        decision = right(*given, **named)
+        if isinstance(decision, Refuse) and decision.reason is RefusalReason.NOT_HERE:
+            return DeliverLocally(None)
+        return decision
+
+
+class BansNone(Broken):
+    """Bans an identity in its directory alone."""
+
+    place, name = Router, "ban"
+    seeds = (0, 2)
+
+
+class RemembersBans(Broken):
+    """Believes no advert of what was banned, after the ban."""
+
+    place, name = Greetings, "believe_again"
+    seeds = (1, 7)
+
+
+class SaysCertain(Broken):
+    """Says of what was under way over a lost link that it was certainly not handed over."""
+
+    place, name = _link, "LinkLost"
+    seeds = (1, 4)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return LinkDown(*given, **named)
+
+
+class ResumesTwice(Broken):
+    """Resolves twice what has waited."""
+
+    place, name = Parking, "resume"
+    seeds = (0, 1)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        parking, identity = given
+        for pending in parking._parked.get(identity, {}).values():
+            for each in tuple(pending._kept):
+                pending._table._again(each.message, each.until)
+        right(*given, **named)
+
+
+class ParksAll(Broken):
+    """Has no limit for what waits for an identity."""
+
+    place, name = Parking, "count"
+    seeds = (0, 1)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        count = right(*given, **named)
+        return count if count != given[0]._limit else count - 1
+
+
+class KeepsWhatEnds(Broken):
+    """Has what waits of an engine that has ended go out by its node."""
+
+    place, name = Parking, "end"
+    seeds = (25, 73)
+
+
+class MixesSenders(Broken):
+    """Sends by the identity of its node what an engine sends."""
+
+    place, name = Router, "own_of"
+    seeds = (0, 1)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return given[0].own
+
+
+class KeepsDeadSessions(Broken):
+    """Does not dial again if the other node has no session any more."""
+
+    place, name = Peers, "_dial_again"
+    seeds = (0, 9)
+
+
+class KeepsLinks(Broken):
+    """Ends no link of an identity to make room for another one."""
+
+    place, name = Correspondences, "_end"
+    seeds = (1, 2)
+
+
+class KeepsLostLinks(Broken):
+    """Learns of the end of no link."""
+
+    place, name = Peers, "_gone"
+    seeds = (0, 1)
+
+
+BROKEN: Final[tuple[type[Broken], ...]] = (
+    *(SeesNoRepeat, ForgetsItsStart, BelievesSignatures, TakesExpired),
+    *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone, RemembersBans),
+    *(SaysCertain, ResumesTwice, ParksAll, KeepsWhatEnds, MixesSenders),
+    *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
+)
+
+
+def catches(broken: type[Broken], seed: int) -> bool:
+    """Whether the run of a seed catches a mistake."""
+    right = getattr(broken.place, broken.name)
+
+    def wrong(*given: Any, **named: Any) -> Any:
+        return broken.instead(right, *given, **named)
+
+    with mock.patch.object(broken.place, broken.name, wrong):
+        return bool(checked_run(seed)[2])
+
+
+def caught(given: tuple[int, int]) -> tuple[int, bool]:
+    """Return the number of a mistake, and whether the run of a seed catches it."""
+    kind, seed = given
+    return kind, catches(BROKEN[kind], seed)

@@ -1,0 +1,539 @@
+"""Nodes with identities, and what has to be true of their messages whatever the seed.
+
+Three to six nodes, each with a router, joined at random over links of different delays, some of
+them by way of a hostile node that alters, loses, delays and repeats frames. Workers have the
+identity of their node, one that is derived of it, or a key of their own, with which they move from
+node to node. They send each other requests and plain messages. Links are cut, with and without a
+word, and become slow or unruly; keys of links are made anew; nodes ban each other and their
+engines; nodes crash, and are started again with the same key. In half of the runs there is a
+stranger: a node with a key that it has proven, which repeats what it has sent or got, also to nodes
+that were started again and after floods of new engines, alters it, and speaks for others. Then all
+is healed, and it has to hold, besides what `Ledger` says of each message, that:
+
+1. After a while all nodes that are joined reach each other and their engines.
+2. No table or queue of a router has ever had more than it may.
+3. All nodes stop, and no session, link, timer or task is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest import mock
+
+from onward.actors import Node, NodeLimits
+from onward.actors.identity import ROUTER, IdentityOptions
+from onward.actors.identity._session import MAX_WAITING
+from onward.protocol import OnwardError
+from onward.protocol.identity import Identity, SigningKey, derived_engine
+from onward.transports.identity import Identities
+from onward.transports.simulated import Faults, SimulatedNetwork, simulate
+from tests.simulated.identity_ledger import Ledger, Taker
+from tests.simulated.identity_strangers import Middle, Stranger
+from tests.simulated.pipes import Errors
+from tests.support.identities import NOW, engine_text, key_of, node_text
+
+__all__ = ["WEIGHTS", "Run", "checked_run", "run_identities"]
+
+TROUBLE: Final = 25.0
+"""Time for which something happens, in seconds."""
+RECOVERY: Final = 130.0
+"""Time after which all nodes reach each other once all is healed, in seconds: a node waits up to 30
+for its next handshake, and learns by the next greeting, in up to 60, that it has missed some."""
+LONGEST: Final = 8.0
+"""Longest time for which an answer is awaited, in seconds."""
+SKEW: Final = 2.0
+"""Most time by which a clock is ahead of that of the loop, or behind it, in seconds."""
+WEIGHTS: Final = {
+    "send": 60,
+    "cut": 4,
+    "silent cut": 4,
+    "heal": 8,
+    "slow": 3,
+    "unruly": 2,
+    "lies": 4,
+    "crash": 3,
+    "start": 6,
+    "move": 3,
+    "end": 4,
+    "engine": 3,
+    "ban": 3,
+    "unban": 6,
+    "new keys": 4,
+    "deed": 25,
+    "dial": 8,
+}
+"""How often each thing happens, relative to the others."""
+
+
+@dataclass
+class Run:
+    """What has happened in a run.
+
+    Attributes:
+        nodes: Number of nodes with routers.
+        pairs: Number of pairs of them that are joined.
+        strange: Number of hostile nodes.
+        happened: What has happened, and how often.
+        refused: What routers have refused or dropped, by its reason.
+        wrong: What is not as promised.
+    """
+
+    nodes: int
+    pairs: int
+    strange: int
+    happened: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[str] = field(default_factory=Counter[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+
+class Place:
+    """A node with a router, while it lives."""
+
+    def __init__(self, node: Node, life: str, identities: Identities) -> None:
+        self.node: Final = node
+        self.life: Final = life
+        self.identities: Final = identities
+        self.takers: Final[dict[str, Taker]] = {}
+        self.banned: Final[dict[Identity, float]] = {}
+
+    def has(self, node: Identity) -> bool:
+        """Whether it has a session with a node."""
+        return node in self.identities._router.peers.sessions
+
+    @property
+    def engines(self) -> list[Identity]:
+        """The identities of the engines."""
+        own = self.identities.own
+        return [each.identity for each in self.takers.values() if each.identity != own]
+
+
+class World:
+    """One run: nodes, what happens to them, and what is seen.
+
+    Args:
+        network: Where.
+        seed: What the run is drawn from.
+    """
+
+    def __init__(self, network: SimulatedNetwork, seed: int) -> None:
+        self.draw = draw = random.Random(f"{seed}/identities")
+        self.ledger = Ledger(random.Random(f"{seed}/payloads"))
+        self.places: dict[str, Place] = {}
+        self.hosts = [f"n{number}" for number in range(draw.choice((3, 3, 3, 4, 4, 5, 6)))]
+        pairs = [(one, other) for one in self.hosts for other in self.hosts if one < other]
+        row = list(zip(self.hosts, self.hosts[1:], strict=False))
+        self.pairs = row + [each for each in pairs if each not in row and draw.random() < 0.3]
+        self.by_middle = draw.choice(self.pairs) if draw.random() < 0.5 else None
+        self.skews = {host: draw.uniform(-SKEW, SKEW) for host in self.hosts}
+        self.options = IdentityOptions(
+            message_time=draw.choice((5.0, 60.0, 600.0)),
+            max_engines=8,
+            max_correspondents=draw.choice((8, 20, 10_000)),
+            max_peers=16,
+            handshake_time=draw.choice((2.0, 10.0)),
+            max_parked=draw.choice((2, 64)),
+        )
+        self.movers = [SigningKey(draw.randbytes(32)) for _ in range(2)]
+        self.run = Run(len(self.hosts), len(self.pairs), 0)
+        self.stranger: Stranger | None = None
+        self.middle: Middle | None = None
+        self._seed = seed
+        self._network = network
+        self._error_replies = draw.random() < 0.5
+        self._cut: set[tuple[str, str]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+    async def play(self) -> Run:
+        """Let things happen, heal them, and look."""
+        before = asyncio.all_tasks()
+        self._network.announce(*self.hosts)
+        for host in self.hosts:
+            await self._start(host)
+        await self._start_strange()
+        keepers = [asyncio.create_task(self._keep(pair)) for pair in self.pairs]
+        await asyncio.sleep(1)
+        await self._trouble()
+        await self._heal()
+        await asyncio.sleep(RECOVERY)
+        await self._calm_traffic()
+        for task in keepers:
+            task.cancel()
+        await self._end(before)
+        self.run.happened.update(self.ledger.counts)
+        self.run.wrong += self.ledger.violations()
+        return self.run
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    async def _start(self, host: str) -> None:
+        known = host in self._network.nodes
+        if known:
+            node = await self._network.restart(host)
+        else:
+            limits = NodeLimits(pending_timeout=4.0)
+            node = await self._network.node(host, error_replies=self._error_replies, limits=limits)
+        skew, loop = self.skews[host], self._loop
+        identities = await Identities.attach(
+            *(node, key_of(host), self.options),
+            expose=["open"],
+            clock=lambda: NOW + skew + loop.time(),
+        )
+        place = self.places[host] = Place(node, f"{host}/{loop.time():.0f}", identities)
+        await self._start_taker(place, "open", identities.own)
+        await self._start_engine(host)
+        await node.listen(f"sim://{host}", expose=[ROUTER])
+
+    async def _start_taker(self, place: Place, name: str, identity: Identity) -> None:
+        taker = Taker(self.ledger, place.life, identity, place.banned)
+        await place.node.start(lambda: taker, address=name)
+        place.takers[name] = taker
+
+    async def _start_engine(self, host: str, key: SigningKey | None = None) -> None:
+        """Start an engine, with the key of one that moves or without a key."""
+        place = self.places[host]
+        name = "engine" if key is None else f"mover{self.movers.index(key)}"
+        if name in place.takers:
+            return
+        own = place.identities.own
+        identity = derived_engine(own, name.encode()) if key is None else key.identity
+        await self._start_taker(place, name, identity)
+        assert place.identities.engine(name, key) == identity
+
+    async def _end_engine(self, place: Place, name: str) -> None:
+        if place.takers.pop(name, None) is not None:
+            await place.node.stop_worker(name)
+
+    async def _start_strange(self) -> None:
+        draw = self.draw
+        if self.by_middle is not None:
+            node = await self._network.node("middle")
+            to = f"sim://{self.by_middle[1]}"
+            middle = Middle(random.Random(f"{self._seed}/middle"), to, self.ledger.counts)
+            await node.start(lambda: middle, address=ROUTER)
+            await node.listen("sim://middle", expose=[ROUTER])
+            self.middle, self.run.strange = middle, 1
+        if draw.random() < 0.5:
+            node = await self._network.node("strange")
+            stranger = Stranger(
+                *(random.Random(f"{self._seed}/stranger"), key_of("strange"), self.ledger),
+                self._targets,
+            )
+            await node.start(lambda: stranger, address=ROUTER)
+            await node.start(lambda: StrangeEngine(stranger), address="strange")
+            self.stranger = stranger
+            self.run.strange += 1
+            for host in self.hosts:
+                await stranger.dial(host)
+
+    def _targets(self, host: str) -> tuple[Identity, list[Identity]] | None:
+        place = self.places.get(host)
+        return None if place is None else (place.identities.own, place.engines)
+
+    async def _keep(self, pair: tuple[str, str]) -> None:
+        """Join two nodes whenever they live and are not joined."""
+        one, other = pair
+        to = "middle" if pair == self.by_middle else other
+        while True:
+            place, identity = self.places.get(one), key_of(other).identity
+            wanted = other in self.places and pair not in self._cut
+            if place is None or not wanted or place.has(identity):
+                await asyncio.sleep(0.5)
+                continue
+            with suppress(OnwardError, TimeoutError):
+                joined = place.identities.join(f"sim://{to}", identity=identity)
+                await asyncio.wait_for(joined, 12)
+            await asyncio.sleep(0.5)
+
+    # --- what happens -------------------------------------------------------------------------
+
+    async def _trouble(self) -> None:
+        until = self._loop.time() + TROUBLE
+        while self._loop.time() < until:
+            await self._happen()
+            self._check_limits()
+            await asyncio.sleep(self.draw.choice((0.0, 0.02, 0.1, 0.5)))
+
+    async def _happen(self) -> None:  # noqa: C901 - one of seventeen
+        draw, network = self.draw, self._network
+        what = draw.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
+        pair, host = draw.choice(self.pairs), draw.choice(self.hosts)
+        one, other = pair
+        place = self.places.get(host)
+        self.run.happened[what] += 1
+        match what:
+            case "send" if place is not None:
+                for _ in range(draw.choice((1, 1, 2, 5))):
+                    self._send(place)
+            case "cut":
+                self._cut.add(pair)
+                await self._cut_link(pair)
+            case "silent cut":
+                network.partition({one}, {other})
+            case "heal":
+                self._cut.discard(pair)
+                network.heal()
+            case "slow":
+                network.set_faults(one, other, Faults(latency=(0.05, 0.4)))
+            case "unruly":
+                faults = Faults((0.001, 0.05), duplicate=0.02, reorder=0.05, loss=0.02)
+                network.set_faults(one, other, faults)
+            case "lies" if self.middle is not None:
+                self.middle.lies = draw.choice((0.0, 0.02, 0.2))
+            case "crash" if place is not None:
+                await self._crash(host)
+            case "start" if place is None:
+                await self._start(host)
+                if self.stranger is not None:
+                    self._do(self.stranger.come_back(host))
+            case "move":
+                self._do(self._move(draw.choice(self.movers), host))
+            case "end" if place is not None:
+                await self._end_engine(place, draw.choice(("open", "engine")))
+            case "engine" if place is not None:
+                await self._start_engine(host)
+                if "open" not in place.takers:
+                    await self._start_taker(place, "open", place.identities.own)
+            case "ban" | "unban" if place is not None:
+                self._ban(place, what)
+            case "new keys" if place is not None:
+                self._renew(place)
+            case "deed" if self.stranger is not None:
+                self.stranger.act()
+            case "dial" if self.stranger is not None:
+                self._do(self.stranger.dial(host))
+            case _:
+                self.run.happened[what] -= 1
+
+    def _do(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _cut_link(self, pair: tuple[str, str]) -> None:
+        place = self.places.get(pair[0])
+        if place is None:
+            return
+        session = place.identities._router.peers.sessions.get(key_of(pair[1]).identity)
+        if session is not None and place.node.has(session._route[0]):
+            await place.node.stop_worker(session._route[0])
+
+    async def _crash(self, host: str) -> None:
+        place = self.places.pop(host)
+        self.run.refused.update(place.identities.refused())
+        await self._network.crash(host)
+
+    async def _move(self, key: SigningKey, host: str) -> None:
+        """End an engine where it is, and start it at another node."""
+        name = f"mover{self.movers.index(key)}"
+        for place in list(self.places.values()):
+            await self._end_engine(place, name)
+        # The version of an advert is a time: that of the new place has to be later.
+        await asyncio.sleep(2 * SKEW + 1)
+        if host in self.places and not any(name in each.takers for each in self.places.values()):
+            await self._start_engine(host, key)
+
+    def _ban(self, place: Place, what: str) -> None:
+        if what == "unban":
+            for identity in list(place.banned):
+                del place.banned[identity]
+                place.identities.unban(identity)
+            return
+        others = [each for each in self.places.values() if each is not place]
+        identities = [each.identities.own for each in others]
+        identities += [each for other in others for each in other.engines]
+        identities += self.ledger.strange and [key_of("strange").identity]
+        if identities:
+            identity = self.draw.choice(identities)
+            place.identities.ban(identity)
+            place.banned.setdefault(identity, self._loop.time())
+
+    def _renew(self, place: Place) -> None:
+        """Begin handshakes for new keys."""
+        peers = place.identities._router.peers
+        for session in list(peers.sessions.values()):
+            way = peers._way_of[session]
+            if way.dialled and way.handshake is None:
+                peers._dial(way)
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def _send(self, place: Place) -> None:
+        """Send a message from somewhere at a node to somewhere."""
+        draw = self.draw
+        others = [each for each in self.places.values() if each is not place]
+        targets: list[tuple[Identity, bool]] = [(key.identity, False) for key in self.movers]
+        for other in others:
+            targets.append((other.identities.own, True))
+            targets += [(each, False) for each in other.engines]
+        if self.stranger is not None:
+            targets.append((self.stranger.key.identity, True))
+        target, is_node = draw.choice(targets)
+        sender = draw.choice([None, *(each for each in place.takers.values())])
+        self._tell(place, sender, target, is_node, draw.choice(("ask", "ask", "post", "drop")))
+
+    def _tell(
+        self, place: Place, sender: Taker | None, target: Identity, is_node: bool, how: str
+    ) -> None:
+        """Send a message: a request, a message with a return route, or one without."""
+        own = place.identities.own
+        source = own if sender is None else sender.identity
+        sent = self.ledger.make(source, target)
+        route = f"{node_text(target)} => open" if is_node else engine_text(target)
+        timeout = self.draw.choice((0.5, 3.0, LONGEST))
+        by = place.node if sender is None else sender
+        self.ledger.counts[f"messages: {how}"] += 1
+        if how == "ask":
+            sent.asks = True
+            asked = by.request(route, sent.payload, timeout=timeout)
+            self._do(self.ledger.ask(sent, asked, timeout))
+            return
+        try:
+            if sender is not None and how == "post":
+                sender.send(route, sent.payload)
+            else:
+                by.send(route, sent.payload, return_route=())
+        except OnwardError as error:
+            error.lost = None
+            sent.ends.append(f"certain: {error}")
+
+    # --- what has to be true ------------------------------------------------------------------
+
+    def _check_limits(self) -> None:
+        """Check that no table or queue has more than it may."""
+        options = self.options
+        for host, place in self.places.items():
+            router = place.identities._router
+            windows = router.incoming._windows
+            sizes = {
+                "links": (len(router.links._links), options.max_correspondents),
+                "windows": (len(windows), max(64, 2 * options.max_correspondents)),
+                "engines": (len(router.engines), options.max_engines),
+                "ways": (len(router.peers._ways), options.max_peers),
+                "clocks": (len(router.greetings._clocks), 2 * options.max_peers),
+                "parked": (
+                    max(map(router._parked.count, router._parked), default=0),
+                    options.max_parked,
+                ),
+                "waiting": (
+                    max((len(each.waiting) for each in router.peers.sessions.values()), default=0),
+                    MAX_WAITING + 1,
+                ),
+            }
+            for name, (size, most) in sizes.items():
+                if size > most:
+                    self.ledger.complain(f"{host} has {size} {name}, and may have {most}")
+
+    async def _heal(self) -> None:
+        self._network.heal()
+        self._network.set_all_faults(Faults())
+        self._cut.clear()
+        if self.middle is not None:
+            self.middle.lies = 0.0
+        if self.stranger is not None:
+            await self._network.crash("strange")
+        for host in self.hosts:
+            if host not in self.places:
+                await self._start(host)
+        for host, place in self.places.items():
+            self._ban(place, "unban")
+            await self._start_engine(host)
+            if "open" not in place.takers:
+                await self._start_taker(place, "open", place.identities.own)
+        await self._settle()
+        for key in self.movers:
+            name = f"mover{self.movers.index(key)}"
+            if not any(name in each.takers for each in self.places.values()):
+                await asyncio.sleep(2 * SKEW + 1)
+                await self._start_engine(self.draw.choice(self.hosts), key)
+
+    async def _settle(self) -> None:
+        """Wait for all requests and moves that are under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _calm_traffic(self) -> None:
+        """Send from all nodes to all that they are joined with: all has to come."""
+        await self._settle()
+        for host, place in self.places.items():
+            pairs = [each for each in self.pairs if host in each]
+            joined = {each for pair in pairs for each in pair if each != host}
+            known = {key_of(each).identity for each in joined}
+            if not known <= set(place.identities.peers()):
+                self.ledger.complain(f"{host} is not joined with all of {sorted(joined)}")
+                continue
+            for other in sorted(joined):
+                there = self.places[other]
+                targets = [(there.identities.own, True)]
+                targets += [(each, False) for each in there.engines]
+                for target, is_node in targets:
+                    sender = self.draw.choice([None, *place.takers.values()])
+                    how = self.draw.choice(("ask", "ask", "post"))
+                    self._tell(place, sender, target, is_node, how)
+                    self.ledger.sent[-1].calm = True
+                    await self._settle()
+        await asyncio.sleep(1)
+        self._check_limits()
+
+    async def _end(self, before: set[asyncio.Task[object]]) -> None:
+        """Stop all nodes, and check that nothing is left of them."""
+        for name, node in self._network.nodes.items():
+            await node.stop()
+            place = self.places.get(name)
+            if place is None:
+                continue
+            self.run.refused.update(place.identities.refused())
+            router = place.identities._router
+            left = {
+                "sessions": len(router.peers.sessions),
+                "ways": len(router.peers._ways),
+                "engines": len(router.engines),
+                "parked": len(router._parked),
+                "links": len(self._network.place(node).links),
+            }
+            if any(left.values()):
+                self.ledger.complain(f"{name} has left {left}")
+        await asyncio.sleep(10)
+        tasks = asyncio.all_tasks() - before - {asyncio.current_task()}
+        for task in tasks:
+            self.ledger.complain(f"a task is left: {task.get_coro()}")
+
+
+class StrangeEngine(Taker):
+    """The worker of a stranger that answers are for."""
+
+    def __init__(self, stranger: Stranger) -> None:
+        super().__init__(stranger._ledger, "strange", stranger.key.identity, {})
+
+
+@contextmanager
+def _drawn(seed: int) -> Generator[None]:
+    """Draw the secrets of handshakes from a seed."""
+    tokens = SimpleNamespace(token_bytes=random.Random(f"{seed}/tokens").randbytes)
+    with mock.patch("onward.actors.identity._peers.secrets", tokens):
+        yield
+
+
+def run_identities(seed: int) -> Run:
+    """Do one run."""
+    draw = random.Random(f"{seed}/faults")
+    faults = Faults(latency=(0.001, draw.choice((0.001, 0.02))))
+    with _drawn(seed):
+        return simulate(lambda network: World(network, seed).play(), seed=seed, faults=faults)
+
+
+def checked_run(seed: int) -> tuple[int, Run | None, list[str]]:
+    """Do one run; an error in it, or one that is logged, is a violation too."""
+    with Errors() as errors:
+        try:
+            run = run_identities(seed)
+        except Exception as error:
+            return seed, None, [f"{type(error).__name__}: {error}", *errors]
+    return seed, run, run.wrong + errors
