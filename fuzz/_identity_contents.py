@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from _fuzzing import noise, nudged
 from _identity_records import (
+    ANSWER,
     HANDLE,
     KEY_OF,
     KEYS,
@@ -18,7 +19,8 @@ from _identity_records import (
     reshaped,
     written,
 )
-from _identity_world import KEYED, LOCAL, STRANGE, World
+from _identity_world import DOMAIN, KEYED, LOCAL, STRANGE, World
+from cbor2 import loads
 
 from onward.actors.identity._outgoing import ONWARD
 from onward.protocol import (
@@ -31,6 +33,7 @@ from onward.protocol.identity import (
     AdvertKind,
     ControlContent,
     DestinationKind,
+    DomainRequest,
     EngineContent,
     Identity,
     InnerKind,
@@ -43,6 +46,7 @@ from onward.protocol.identity import (
     relay_info,
     room_for,
     seal,
+    serialize_domain_record,
     sign,
 )
 from onward.protocol.ockam import encode_message
@@ -141,6 +145,8 @@ def greeting_content(world: World, random: Random) -> list[P2PContent]:
         kind, name, signed = ADVERTS[int(random.random() ** 2 * len(ADVERTS))]
         which = int(random.random() * len(TREES[name]))
         tree, key = TREES[name][which], ADVERT_KEYS[name][which]
+        if random.random() < 0.8:
+            tree = [*tree[:-1], world.now()]  # when it was made
         if random.random() < 0.3:
             tree = reshaped(random, tree, ALL_TREES)
         if random.random() < 0.05:
@@ -192,7 +198,8 @@ def layer(world: World, random: Random) -> bytes:
     to, expiry = world.router.own, world.now() + int(random.random() * 60_000)
     info = relay_info(key.identity, to, None, expiry)
     room = room_for(inner) + int(random.random() * 3)
-    sealed = seal(SEALING.public, kind, NO_REPLY, inner, room=room, info=info)
+    reply = NO_REPLY if random.random() < 0.5 else random.randbytes(len(NO_REPLY))
+    sealed = seal(SEALING.public, kind, reply, inner, room=room, info=info)
     if random.random() < 0.2:
         sealed = nudged(random, sealed, PIECES)
     tree = [key.identity, to, None, expiry, sealed]
@@ -210,7 +217,24 @@ def relay_content(world: World, random: Random) -> list[P2PContent]:
 
 def reply_content(_: World, random: Random) -> list[P2PContent]:
     """Return answers."""
-    return [ReplyContent(random.randbytes(16), noise(random) or b"x") for _ in range(USES)]
+    answer = ANSWER if random.random() < 0.7 else noise(random) or b"x"
+    return [ReplyContent(random.choice((HANDLE, random.randbytes(16))), answer)]
+
+
+def domain_content(world: World, random: Random) -> list[P2PContent]:
+    """Return requests to a domain."""
+    world.ids += 1
+    body = encode_message(Message(random_route(random), random_route(random), b"asked"))
+    path = (STRANGE.identity,) if random.random() < 0.8 else (KEYS[2].identity, STRANGE.identity)
+    expiry = world.now() + int(random.random() * 60_000)
+    request = DomainRequest(path[0], DOMAIN.identity, world.ids, path, expiry, ONWARD, body)
+    return changed(random, loads(serialize_domain_record(request)), ControlContent)
+
+
+def reservation_content(_: World, random: Random) -> list[P2PContent]:
+    """Return what is said about reservations."""
+    name = random.choice(("reservation request", "reservation answer"))
+    return changed(random, random.choice(TREES[name]), ControlContent)
 
 
 class Source(NamedTuple):
@@ -229,12 +253,13 @@ class Source(NamedTuple):
 SOURCES: Final = {
     "messages of engines": Source(50, engine_content),
     "greetings": Source(10, greeting_content),
-    "messages for relays": Source(6, relay_content),
+    "messages for relays": Source(10, relay_content),
     "answers": Source(4, reply_content),
     "control records": Source(8, control_of("control record")),
     "topic records": Source(8, control_of("topic record")),
     "domain records": Source(8, control_of("domain record")),
-    "reservations": Source(2, control_of("reservation request")),
+    "requests to a domain": Source(6, domain_content),
+    "reservations": Source(2, reservation_content),
 }
 MAKERS: Final = [each.make for each in SOURCES.values() for _ in range(each.share)]
 ALL_TREES: Final[list[Any]] = [each for trees in TREES.values() for each in trees]

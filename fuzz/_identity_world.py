@@ -15,7 +15,7 @@ from _identity_records import (
 )
 
 from onward.actors import Node, Worker
-from onward.actors.identity import ROUTER, IdentityOptions, Router
+from onward.actors.identity import ROUTER, IdentityKeys, IdentityOptions, Router
 from onward.actors.identity._correspondences import Correspondence
 from onward.actors.identity._session import Session
 from onward.protocol import (
@@ -23,9 +23,12 @@ from onward.protocol import (
     Message,
 )
 from onward.protocol.identity import (
+    MAX_HANDLES_OF_PEER,
     SCOPE_ANY,
+    AdvertSource,
     ControlContent,
     Destination,
+    DomainAdvert,
     EngineAdvert,
     Greeting,
     Identity,
@@ -34,6 +37,8 @@ from onward.protocol.identity import (
     P2PContent,
     P2PMessage,
     Peeler,
+    RelayLoadLimits,
+    RelayPolicy,
     SigningKey,
     Verifiers,
     serialize_greeting,
@@ -46,8 +51,12 @@ OURS: Final = SigningKey(b"router".rjust(32, b"-"))
 STRANGE: Final = KEYS[0]
 KEYED: Final = KEYS[1]
 """The key of an engine at the strange node."""
+DOMAIN: Final = SigningKey(b"domain".rjust(32, b"-"))
 LOCAL: Final = SigningKey(b"local".rjust(32, b"-"))
 """The key of an engine of the node."""
+KEYS_OF_ROUTER: Final = IdentityKeys(OURS, bytes(32), None, None, "", NOW)
+"""The keys of the node, of which `SEALING` has the one to seal to."""
+LOAD: Final = RelayLoadLimits(rate=4000, burst=4000, held_messages=64, peer_messages=32)
 PUBLISHERS: Final = (STRANGE.identity, LOCAL.identity)
 """What may publish to the topic that may go everywhere."""
 OPTIONS: Final = IdentityOptions(
@@ -144,8 +153,15 @@ class World:
         begun = loop.time()
         async with Node("node") as node, Node("strange") as strange:
             identities = await Identities.attach(
-                node, OURS, OPTIONS, clock=lambda: NOW / 1000 + loop.time() - begun
+                node,
+                KEYS_OF_ROUTER,
+                OPTIONS,
+                clock=lambda: NOW / 1000 + loop.time() - begun,
+                relay=RelayPolicy(from_any=True, exits=True),
+                relay_limits=LOAD,
             )
+            if identities.sealing_key != SEALING.public:
+                raise AssertionError("the layers are for another key")
             worker = Sink()
             await strange.start(lambda: worker, address=ROUTER)
             world = cls(node, identities, strange, worker)
@@ -168,6 +184,10 @@ class World:
             for topic in (KEYS[2], LOCAL):
                 for name in ("recorder", "keyed"):
                     await identities.subscribe(topic.identity, name)
+            # A domain of the two nodes, which a worker here serves.
+            told = DomainAdvert(DOMAIN.identity, (OURS.identity, STRANGE.identity), 1, NOW)
+            identities.directory.put(sign_advert(told, DOMAIN), AdvertSource.LOCAL)
+            identities.serve(DOMAIN.identity, "recorder")
             listener = await node.listen("memory://router", expose=[ROUTER])
             link = await strange.connect(listener.uri, expose=[ROUTER])
             worker.way = (link, ROUTER)
@@ -178,7 +198,7 @@ class World:
         """Join the two nodes, again if their link was closed."""
         self.sink.dial(seed)
         await asyncio.sleep(0.01)
-        advert = EngineAdvert(KEYED.identity, STRANGE.identity, None, 1, 0)
+        advert = EngineAdvert(KEYED.identity, STRANGE.identity, None, 1, self.now())
         greeting = Greeting(0, NOW, (sign_advert(advert, KEYED),))
         self.sink.say(ControlContent(serialize_greeting(greeting)), self.router.own)
         await asyncio.sleep(0.01)
@@ -193,7 +213,7 @@ class World:
     async def turn(self, random: Random) -> None:
         """Wait until what was sent has arrived, and time has passed; then check the limits."""
         await asyncio.sleep(0.02 if random.random() < 0.95 else 5.0)
-        router = self.router
+        router, held = self.router, self.identities.relay_statistics()
         sizes = (
             ("links", len(router.links._links), OPTIONS.max_correspondents),
             ("ways", len(router.peers._ways), OPTIONS.max_peers),
@@ -203,6 +223,8 @@ class World:
             ("destinations that are waited for", len(router._parked), 1024),
             ("verifiers", len(router.verifiers), 16_384),
             ("topics", len(self.identities.topics()), OPTIONS.max_topics + 1),
+            ("messages that are held", held.held, LOAD.held_messages),
+            ("ways of answers", held.handles, MAX_HANDLES_OF_PEER),
             ("reasons", len(router.counts), 100),
             ("addresses", sum(map(len, router.links._values.values())), 64 * 128),
         )
