@@ -92,7 +92,7 @@ class Incoming:
             # Believed of itself alone, by its advert.
             counts["messages of an engine that has not said to be at the node"] += 1
             return
-        if self.accept(message, node) and origin is not None:
+        if self.accept(message, node, envelope=envelope) and origin is not None:
             # Believed of itself: its identity is the digest of this node.
             self._router.learn(message.src, node)
 
@@ -101,6 +101,7 @@ class Incoming:
         message: EngineMessage,
         node: Identity,
         reply: Callable[[], Address | None] = lambda: None,
+        envelope: bytes = b"",
     ) -> bool:
         """Deliver the message of an engine elsewhere, which is verified; return whether it was.
 
@@ -109,6 +110,7 @@ class Incoming:
             node: The node at the other end of the link by which it came.
             reply: Returns the address of the way of an answer, if it has one of its own. It is
                 called once the message is accepted.
+            envelope: The signed message.
         """
         counts = self._router.counts
         try:
@@ -122,7 +124,7 @@ class Incoming:
             return False
         part = self._router.find_part(message.dst.kind)
         if part is not None:
-            part.receive_message(message, inner, node)
+            part.receive_signed(message, inner, node, envelope)
             return True
         return self._deliver(message, inner, node, reply())
 

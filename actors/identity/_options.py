@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...protocol.identity import CreatorEnd
+from ...protocol.identity import MAX_RING_BYTES, CreatorEnd
 from ...protocol.options import Count, Seconds, check_options
 
 __all__ = ["IdentityOptions"]
@@ -29,6 +29,8 @@ class IdentityOptions:
         max_topics: Topics that are created here, or that another node publishes and engines here
             are subscribed to. Beyond: a further one is refused as `OVERFLOW`.
         max_subscribers: Engines here that are subscribed to one topic. Beyond: the same.
+        topic_bytes: Bytes of events of one topic that are kept to send them to other nodes again,
+            at most 256 events. Beyond: the oldest goes, and a node that misses it is told.
         creator_end: What becomes of a topic when the engine that created it ends.
         anonymous: Whether relays are not to learn which node has sent what goes over them: each
             layer is signed by a key for one use. Relays that allow by source refuse those.
@@ -45,6 +47,7 @@ class IdentityOptions:
     max_parked: Count = 64
     max_topics: Count = 4096
     max_subscribers: Count = 10_000
+    topic_bytes: Count = MAX_RING_BYTES
     creator_end: CreatorEnd = CreatorEnd.DELETE
     anonymous: bool = False
 

@@ -83,6 +83,19 @@ class RouterPart:
         """
         raise NotImplementedError
 
+    def receive_signed(
+        self, message: EngineMessage, inner: Message, node: Identity, envelope: bytes
+    ) -> None:
+        """Receive the same with its envelope, for what passes it on as it is signed.
+
+        Args:
+            message: As `receive_message`.
+            inner: The same.
+            node: The same.
+            envelope: The signed message; empty if it came by relays.
+        """
+        self.receive_message(message, inner, node)
+
     def receive(self, session: Session, content: P2PContent) -> None:
         """Receive the content of a message of another node, of a type that it receives.
 
@@ -92,6 +105,9 @@ class RouterPart:
 
     def node_joined(self, node: Identity) -> None:
         """Receive word that a node takes messages."""
+
+    def node_told(self, node: Identity) -> None:
+        """Receive word that a node has told of engines of it, or of more of them."""
 
     def node_lost(self, node: Identity) -> None:
         """Receive word that the link to a node has ended."""

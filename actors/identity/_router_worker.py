@@ -57,7 +57,8 @@ class RouterWorker(Worker):
         await self.start_child(lambda: self._directory, address=DIRECTORY, access=only)
         self.router = Router(self, *self._given, self._directory.service)
         self.requests = LocalRequests(self.router, self)
-        self.topics = Topics(self.router, self, self.requests, self._given[2])
+        key, _, options, *_ = self._given
+        self.topics = Topics(self.router, self, self.requests, key, options)
         self.router.add_part(self.topics)
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
         self.every(_SIGN_OF_LIFE, self.router.greetings.tell)

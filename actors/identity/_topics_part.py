@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
-from ...protocol import Address, Message, OnwardError
+from ...protocol import Address, Message, NotExposed, OnwardError, Route
 from ...protocol.identity import (
     SCOPE_LOCAL,
     SEED_SIZE,
@@ -21,12 +21,14 @@ from ...protocol.identity import (
     AdvertKind,
     AdvertSource,
     BadRecord,
-    ControlRecord,
+    Destination,
     DestinationKind,
     EngineMessage,
     FanOut,
     Identity,
     IdentityUpdated,
+    LookUp,
+    P2PContent,
     PutOutcome,
     Refuse,
     Result,
@@ -36,31 +38,30 @@ from ...protocol.identity import (
     ScopeKind,
     SigningKey,
     Target,
+    ToPeer,
     TopicAdvert,
-    TopicCreateRequest,
-    TopicCreateResponse,
     TopicDeleted,
-    TopicDeleteRequest,
-    TopicDeleteResponse,
     TopicEvent,
+    TopicIdle,
     TopicLimits,
-    TopicSubRequest,
-    TopicSubResponse,
     TopicTable,
-    TopicUnsubRequest,
-    TopicUnsubResponse,
     open_advert,
     serialize_control,
 )
 from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
-from ._carriage import Carriage, carriage_at
+from ..runtime._run_queue import Phase
+from ._carriage import ENGINE, Carriage, carriage_at
 from ._engines import Engine
-from ._local_requests import Answer, LocalRequests
+from ._followings import Wanted
+from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._router_part import RouterPart
+from ._session import Session
+from ._topic_network import TopicNetwork
 from ._topic_reports import SubscriberHooks, TopicReport
+from ._topic_requests import serve_topic_requests
 from ._topic_worker import TopicWorker
 
 if TYPE_CHECKING:
@@ -85,18 +86,26 @@ class Topics(RouterPart):
         router: The router.
         worker: Its worker.
         requests: What the workers of the node ask the router for.
+        key: The key of the node.
         options: The options.
 
     Attributes:
         table: The topics that are created or followed here.
+        network: The topics between nodes.
         updates: The topic of the router itself: its subscribers receive each `IdentityUpdated` of
             the directory, as the bytes of the record. The router alone publishes to it.
     """
 
     kinds: ClassVar[tuple[DestinationKind, ...]] = (DestinationKind.TOPIC,)
+    controls: ClassVar[range] = range(32, 48)
 
     def __init__(
-        self, router: Router, worker: Worker, requests: LocalRequests, options: IdentityOptions
+        self,
+        router: Router,
+        worker: Worker,
+        requests: LocalRequests,
+        key: SigningKey,
+        options: IdentityOptions,
     ) -> None:
         self._router: Final = router
         self._worker: Final = worker
@@ -110,36 +119,59 @@ class Topics(RouterPart):
         # Nothing is ever signed by it.
         self.updates: Final = SigningKey(secrets.token_bytes(SEED_SIZE)).identity
         self.table.create(self.updates, router.own, publishers=frozenset({router.own}))
+        self.network: Final = TopicNetwork(router, worker, self, key, options)
         router.directory.on_update.append(self._updated)
-        requests.serve(TopicCreateRequest, self._create_asked)
-        requests.serve(TopicDeleteRequest, self._delete_asked)
-        requests.serve(TopicSubRequest, self._subscribe_asked)
-        requests.serve(TopicUnsubRequest, self._unsubscribe_asked)
+        router.directory.on_lost.append(lambda _: self.network.followings.known())
+        serve_topic_requests(self, requests)
 
     # --- to publish ---------------------------------------------------------------------------
 
     def resolve(self, message: Message, target: Target) -> Message | Pending | None:
-        """Resolve the address of a topic: to its worker.
+        """Resolve the address of a topic: to its worker, or to the node that publishes it.
 
         Raises:
             Unresolved: There is no such topic, or the sender may not publish to it, or not with
                 this scope.
+            NotExposed: It is reached by a relay alone.
         """
         to, sender = message[0][0], message[3]
         topic = target.destination.identity
         if topic == self.updates:
             raise Unresolved(to, "the router alone publishes to it")
-        own = self._router.own_of(sender)
-        match self._router.decide(target.destination, target.scope, own):
+        router = self._router
+        own = router.own_of(sender)
+        decision = router.decide(target.destination, target.scope, own)
+        if decision == LookUp(target.destination) and self.network.followings.learn(topic):
+            decision = router.decide(target.destination, target.scope, own)
+        match decision:
             case FanOut(_, scope):
                 if not self.table.may_publish(topic, own):
                     raise Unresolved(to, "the sender may not publish to it")
                 route = self._route_to_worker(to, topic, scope)
-                return message.redirect(*self._router.links.remember(topic, sender, to[1], *route))
+                return message.redirect(*router.links.remember(topic, sender, to[1], *route))
+            case ToPeer(node, int()):
+                return message.redirect(*self._route_to_node(node, target, sender, to))
+            case ToPeer(node):
+                return router.park(node, message, target)
+            case LookUp(wanted):
+                if wanted.identity == topic:
+                    self.network.followings.seek(topic)
+                return router.park(wanted.identity, message, target)
             case Refuse(reason):
                 raise Unresolved(to, f"the router refuses it: {reason.value}")
             case _:
-                raise Unresolved(to, "no topic of this node")
+                raise NotExposed(to)
+
+    def _route_to_node(
+        self, node: Identity, target: Target, sender: Address | None, to: Address
+    ) -> Route:
+        """Return what replaces the address of a topic that another node publishes."""
+        links, own = self._router.links, self._router.own_of(sender)
+        _, link = links.get((own, node))
+        topic = target.destination.identity
+        carriage = Carriage(DestinationKind.NODE, (), target.rprefs, target.tprefs, topic)
+        # It is forgotten with what else leads to the node.
+        return links.remember(node, sender, to[1], link, carriage.address, ENGINE)
 
     def _route_to_worker(
         self, to: Address, topic: Identity, scope: RoutingScope
@@ -155,42 +187,65 @@ class Topics(RouterPart):
     def _publish(self, worker: TopicWorker, message: Message) -> None:
         """Publish what has come to the worker of a topic."""
         source, topic = self._router.own_of(message[3]), worker.topic
-        rest = message[0][1:]
         try:
+            rest = message[0][1:]
+            envelope = b""
             if carriage_at(rest) is not None:
-                rest = rest[1:]
+                rest = rest[1:]  # it stays here
+            elif self.network.publications.is_active(topic):
+                envelope = self._envelope(source, topic, rest, message)
             copies = self.table.publish(topic, source, next(self._numbers), source)
             if copies.result is not ResultCode.OK:
                 raise Unresolved(message[0][0], f"it is not published: {copies.result.name}")
-            worker.spread(self._addresses(copies.subscribers), rest, message)
+            worker.spread(self.addresses(copies.subscribers), rest, message)
         except OnwardError as error:
             self._router.counts["publications that were refused"] += 1
             worker.node.lose(message, error)
+            return
+        if envelope:
+            self.network.publications.publish(topic, envelope)
 
-    def receive_message(self, message: EngineMessage, inner: Message, node: Identity) -> None:
-        """Refuse what another node publishes: a topic serves its own node so far."""
-        self._router.counts["messages of a kind that is not served"] += 1
+    def _envelope(self, source: Identity, topic: Identity, rest: Route, message: Message) -> bytes:
+        """Return a publication as its source signs it for other nodes."""
+        router = self._router
+        signed = message._replace(onward_route=(ENGINE, *rest))
+        destination = Destination(DestinationKind.TOPIC, topic)
+        return router.outgoing.envelope(source, destination, signed, router.own)
 
-    def _addresses(self, engines: tuple[Identity, ...]) -> list[Address]:
+    def receive_signed(
+        self, message: EngineMessage, inner: Message, node: Identity, envelope: bytes
+    ) -> None:
+        """Receive what an engine elsewhere publishes to a topic of this node."""
+        self.network.receive_publication(message, inner, node, envelope)
+
+    def receive(self, session: Session, content: P2PContent) -> None:
+        """Receive a control record about topics."""
+        self.network.receive(session, content)
+
+    def addresses(self, engines: tuple[Identity, ...]) -> list[Address]:
+        """Return the addresses of the workers that engines are."""
         of = self._router.engines.of
         return [engine.address for each in engines if (engine := of(each)) is not None]
 
-    def _copy_refused(self) -> None:
+    def copy_refused(self) -> None:
+        """Count a copy that a subscriber did not take."""
         self._router.counts["copies that a subscriber did not take"] += 1
 
     # --- the topic of the router --------------------------------------------------------------
 
     def _updated(self, update: IdentityUpdated) -> None:
-        """Publish a change of the directory."""
+        """Publish a change of the directory, and go on with what waits for it."""
+        self.network.followings.known(update.identity)
+        self.network.publications.domain_changed(update.identity)
         copies = self.table.publish(self.updates, self._router.own, next(self._numbers))
         if not copies.subscribers:
             return
         payload = serialize_control(update)
-        for address in self._addresses(copies.subscribers):
+        for address in self.addresses(copies.subscribers):
             try:
                 self._worker.send((address,), payload, return_route=())
             except OnwardError as error:
-                self._copy_refused()
+                self.copy_refused()
                 own = self._worker.address
                 self._worker.node.dead_letter(Message((address,), (), payload, own), error)
 
@@ -259,8 +314,10 @@ class Topics(RouterPart):
             if outcome not in _GOOD:
                 return Result(ResultCode.BAD_ADVERT, f"the directory: {outcome.value}")
         router.table.add_topic(topic, scope)  # its limit is that of the topics here
+        if scope.kind is not ScopeKind.LOCAL:
+            self.network.publications.open(topic, scope)
         self._workers[topic] = self._worker.spawn(
-            lambda: TopicWorker(topic, self._publish, self._copy_refused)
+            lambda: TopicWorker(topic, self._publish, self.copy_refused)
         )
         return None
 
@@ -278,11 +335,17 @@ class Topics(RouterPart):
         """End what belongs to a topic that is gone, and tell its subscribers."""
         self._router.table.remove_topic(topic)
         self._router.links.forget(topic)
+        self.network.publications.close(topic)
         address = self._workers.pop(topic, None)
         if address is not None:
             cell = self._worker.node.parts.table.cell_at(address)
             if cell is not None:
                 cell.worker.stop()
+        self._tell_ended(topic, subscribers, reason)
+
+    def _tell_ended(
+        self, topic: Identity, subscribers: tuple[Identity, ...], reason: ResultCode
+    ) -> None:
         for engine in subscribers:
             self._call(self._take_hooks(engine, topic).on_end, reason)
 
@@ -309,7 +372,21 @@ class Topics(RouterPart):
         code = self.table.subscribe(topic, engine, scope)
         if code is ResultCode.OK and engine is not None:
             self._hooks.setdefault(engine, {})[topic] = hooks
+        beyond = scope.kind is not ScopeKind.LOCAL
+        if code is ResultCode.UNKNOWN and beyond and requester is not None:
+            followings = self.network.followings
+            wanted = Wanted(requester, scope, hooks, done, followings.patience())
+            followings.ask(topic, wanted)
+            return
         done(code)
+
+    def subscribe_here(self, topic: Identity, wanted: Wanted) -> None:
+        """Subscribe an engine that has waited, as the topic is here now."""
+        engine = wanted.engine.identity
+        code = self.table.subscribe(topic, engine, wanted.scope)
+        if code is ResultCode.OK:
+            self._hooks.setdefault(engine, {})[topic] = wanted.hooks
+        wanted.done(code)
 
     def unsubscribe(self, topic: Identity, requester: Engine | None) -> ResultCode:
         """End the subscription of an engine."""
@@ -321,21 +398,66 @@ class Topics(RouterPart):
         return code
 
     def engine_ended(self, engine: Engine) -> None:
-        """End the subscriptions of an engine, and what becomes of its topics."""
+        """End the subscriptions of an engine, and what becomes of its topics.
+
+        When the node stops nothing becomes of them: other nodes wait until it is back.
+        """
+        if self._worker.node.parts.run_queue.phase is Phase.CLOSING:
+            return
         self._act(self.table.end_engine(engine.identity))
         self._hooks.pop(engine.identity, None)
+        self.network.followings.engine_ended(engine)
 
     def banned(self, identity: Identity) -> None:
-        """End a topic that has no trust any more. What is an engine here cannot be banned."""
+        """End what has no trust any more: a topic, or those of a node or by a publisher.
+
+        What is an engine here cannot be banned.
+        """
         known = self.table.topic(identity)
         if known is not None and known.creator is not None and identity != self.updates:
             self.table.delete(identity, known.creator)
             self._ended(identity, known.subscribers, ResultCode.DENIED)
+        self.network.publications.drop(identity)
+        self.network.followings.banned(identity)
+
+    def node_joined(self, node: Identity) -> None:
+        """Subscribe at a node again."""
+        self.network.followings.node_joined(node)
+
+    def node_told(self, node: Identity) -> None:
+        """Go on with what waits, as a node has told of its engines."""
+        self.network.followings.known()
+
+    def node_lost(self, node: Identity) -> None:
+        """Remove a node until it subscribes anew, and wait for its own topics."""
+        self.network.publications.drop(node)
+        self.network.followings.node_lost(node)
+
+    def close(self) -> None:
+        """End the timer."""
+        self.network.followings.close()
+
+    def unfollowed(self, topic: Identity, reason: ResultCode) -> None:
+        """End a topic of another node, and tell the subscribers here."""
+        gone = self.table.unfollow(topic)
+        if gone is not None:
+            self._tell_ended(topic, gone.subscribers, reason)
+
+    def lost(self, topic: Identity, number: int | None) -> None:
+        """Report events that were missed for good to the subscribers here."""
+        for engine in self.table.subscribers(topic):
+            hooks = self._hooks.get(engine, {}).get(topic, _NO_HOOKS)
+            self._call(hooks.on_lost, number)
 
     def _act(self, events: list[TopicEvent]) -> None:
         for event in events:
-            if isinstance(event, TopicDeleted):
-                self._ended(event.topic, event.subscribers, ResultCode.UNKNOWN)
+            match event:
+                case TopicDeleted(topic, subscribers):
+                    self._ended(topic, subscribers, ResultCode.UNKNOWN)
+                case TopicIdle(topic):
+                    self.network.followings.leave(topic)
+                case _:
+                    pass  # the new owner is in the table
 
     def _take_hooks(self, engine: Identity, topic: Identity) -> SubscriberHooks:
         of_engine = self._hooks.get(engine, {})
@@ -357,47 +479,5 @@ class Topics(RouterPart):
 
     def reports(self) -> tuple[TopicReport, ...]:
         """Return the topics of this node, as they are now."""
-        reports: list[TopicReport] = []
-        for topic in self.table:
-            known = self.table.topic(topic)
-            if known is not None:
-                subscribers = len(known.subscribers)
-                reports.append(
-                    TopicReport(topic, known.creator, known.scope, None, subscribers, (), 0, 0)
-                )
-        return tuple(reports)
-
-    # --- requests by message ------------------------------------------------------------------
-
-    def _create_asked(
-        self, engine: Engine | None, record: TopicCreateRequest, answer: Answer
-    ) -> None:
-        result = self.create(record.topic, engine, record.scope, record.advert or b"")
-        answer(TopicCreateResponse(record.topic, result))
-
-    def _delete_asked(
-        self, engine: Engine | None, record: TopicDeleteRequest, answer: Answer
-    ) -> None:
-        answer(TopicDeleteResponse(record.topic, Result(self.delete(record.topic, engine))))
-
-    def _subscribe_asked(
-        self, engine: Engine | None, record: TopicSubRequest, answer: Answer
-    ) -> None:
-        topic = record.topic
-
-        def ended(code: ResultCode) -> None:
-            gone: ControlRecord = TopicUnsubResponse(topic, Result(code, "the topic is gone"))
-            answer(gone)
-
-        self.subscribe(
-            topic,
-            engine,
-            record.scope,
-            SubscriberHooks(on_end=ended),
-            lambda code: answer(TopicSubResponse(topic, Result(code))),
-        )
-
-    def _unsubscribe_asked(
-        self, engine: Engine | None, record: TopicUnsubRequest, answer: Answer
-    ) -> None:
-        answer(TopicUnsubResponse(record.topic, Result(self.unsubscribe(record.topic, engine))))
+        known = map(self.table.topic, self.table)
+        return tuple(self.network.report(each) for each in known if each is not None)

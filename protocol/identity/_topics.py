@@ -303,6 +303,12 @@ class TopicTable:
         self._topics[topic] = _Entry(None, scope, publishers, b"", {})
         return ResultCode.OK
 
+    def restrict(self, topic: Identity, publishers: frozenset[Identity] | None) -> None:
+        """Set the sources that may publish to a topic that is here; `None` for all."""
+        entry = self._topics.get(topic)
+        if entry is not None:
+            entry.publishers = publishers
+
     def unfollow(self, topic: Identity) -> TopicDeleted | None:
         """Remove a topic of another node, as it is gone there; `None` if it is not followed."""
         entry = self._topics.get(topic)

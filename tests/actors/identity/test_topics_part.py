@@ -9,7 +9,6 @@ import pytest
 
 from onward.actors import MailboxOptions, Node, Overflow, Unresolved
 from onward.actors.identity import ROUTER, TopicRefused
-from onward.actors.identity._outgoing import ONWARD
 from onward.actors.testing import Probe
 from onward.protocol import IDENTITY, Address, Message, UnknownAddress
 from onward.protocol.identity import (
@@ -21,8 +20,6 @@ from onward.protocol.identity import (
     CreatorEnd,
     Destination,
     DestinationKind,
-    EngineContent,
-    EngineMessage,
     Identity,
     IdentityUpdated,
     NodeAdvert,
@@ -44,9 +41,7 @@ from onward.protocol.identity import (
     parse_control,
     serialize_control,
     sign_advert,
-    sign_engine_message,
 )
-from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
 from tests.support.identities import NOW, StrangeNode, attached, key_of
 from tests.support.transports import Echo, Recorder, Relay, Stuck, eventually
@@ -508,25 +503,6 @@ async def test_a_hook_that_raises_is_logged(
     with caplog.at_level(logging.ERROR):
         ours.delete_topic(TOPIC, engine="owner")
     assert "what is called for a subscriber" in caplog.text
-
-
-async def test_what_another_node_publishes_to_a_topic_is_refused(a: Node, c: Node) -> None:
-    ours, key = await attached(a), key_of("strange")
-    await Recorder.on(a, "owner")
-    ours.create_topic(TOPIC_KEY, engine="owner", scope=SCOPE_ANY, publishers=[key.identity])
-    strange = await StrangeNode.on(c, a, key)
-    now = ours._router.milliseconds()
-    message = EngineMessage(
-        key.identity,
-        Destination(DestinationKind.TOPIC, TOPIC),
-        now + 30_000 << 20,
-        ONWARD,
-        encode_message(Message((Address(0, b"x"),), (), b"event")),
-        expiry=now + 60_000,
-    )
-    strange.say(EngineContent(sign_engine_message(message, key)))
-    await eventually(lambda: ours.refused() == {"messages of a kind that is not served": 1})
-    assert a.statistics(workers=False).failed == 0
 
 
 async def test_a_subscriber_that_writes_what_the_router_alone_writes_is_refused(

@@ -158,6 +158,9 @@ def test_a_topic_says_how_far_it_goes_and_who_may_publish() -> None:
     assert (table.subscribers(TOPIC), table.subscribers(OTHER)) == ((B, C), ())
     assert [table.may_publish(TOPIC, each) for each in (A, B)] == [True, True]
     assert [table.may_publish(OTHER, each) for each in (A, B)] == [True, False]
+    table.restrict(OTHER, frozenset({B}))
+    table.restrict(DOMAIN, None)
+    assert [table.may_publish(OTHER, each) for each in (A, B)] == [False, True]
     assert table.scope(DOMAIN) is None
     assert table.subscribers(DOMAIN) == ()
     assert not table.may_publish(DOMAIN, A)

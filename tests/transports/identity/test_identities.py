@@ -206,8 +206,6 @@ async def test_what_is_no_identity_cannot_be_read(a: Node, value: bytes, reason:
 async def test_a_destination_that_is_not_served_is_refused(a: Node, c: Node) -> None:
     ours, theirs = await attached(a), await attached(c)
     await joined((a, ours), c)
-    with pytest.raises(Unresolved, match="no topic of this node"):
-        a.send(f"36#topic:{identity_text(key_of('x').identity)}", b"")
     with pytest.raises(Unresolved, match="the router refuses it: scope"):
         a.send(f"36#domain:{identity_text(theirs.own)}?scope=local", b"")
 

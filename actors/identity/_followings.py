@@ -1,0 +1,467 @@
+"""The topics of other nodes that engines of this node are subscribed to, or want to be.
+
+A topic is found by its advert: its first publisher is an engine, which is at a node, or the node
+itself. What is missing may still be told, so a subscription waits for it, up to a limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol as Interface
+
+from ...protocol.identity import (
+    AtNode,
+    DeliverEvent,
+    Destination,
+    DestinationKind,
+    EngineAdvert,
+    Event,
+    EventsLost,
+    Identity,
+    NodeAdvert,
+    PublisherRestarted,
+    RefusalReason,
+    Refuse,
+    ResultCode,
+    RoutingScope,
+    SendTopicRecord,
+    Subscription,
+    SubscriptionAction,
+    SubscriptionState,
+    ToPeer,
+    TopicAdvert,
+    TopicProgress,
+    TopicSubscribed,
+    TopicUnsubscribed,
+    read_advert,
+    short_text,
+)
+from .._worker import Worker
+from ..runtime._timer import Timer
+from ._engines import Engine
+from ._publications import tell_record
+from ._topic_reports import SubscriberHooks
+
+if TYPE_CHECKING:
+    from ._router import Router
+
+__all__ = ["Following", "FollowingEvents", "Followings", "Wanted"]
+
+_logger = logging.getLogger("onward.actors.identity")
+
+_PATIENCE: Final = 30.0
+"""Time that a subscription waits at most until its topic is found and taken, in seconds. Then its
+result is `UNKNOWN`, or `TIMEOUT` if the topic is known."""
+_MOST_WANTED: Final = 1024
+"""Subscriptions that wait, and, counted apart, topics that messages wait for. Beyond: a further
+subscription is refused as `OVERFLOW`; the topic that was wanted longest ago is looked for no more,
+and its messages wait for their time."""
+_SOON: Final = 0.05
+"""Time from a change of what is known until it is looked at, in seconds: once for many changes."""
+_REFUSALS: Final = {
+    RefusalReason.SCOPE: ResultCode.SCOPE,
+    RefusalReason.BANNED: ResultCode.DENIED,
+}
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A subscription that waits.
+
+    Attributes:
+        engine: The engine.
+        scope: How far the topic may be.
+        hooks: What is called for the subscriber.
+        done: Receives the result.
+        until: The time until which it waits, in seconds of the loop.
+    """
+
+    engine: Engine
+    scope: RoutingScope
+    hooks: SubscriberHooks
+    done: Callable[[ResultCode], object]
+    until: float
+
+
+@dataclass(slots=True, eq=False)
+class Following:
+    """A topic of another node.
+
+    Attributes:
+        topic: The topic.
+        node: The node that publishes it.
+        advert: Its advert.
+        subscription: The subscriber's end.
+        is_taken: Whether the node has taken the subscription, so that engines here have it.
+    """
+
+    topic: Identity
+    node: Identity
+    advert: TopicAdvert
+    subscription: Subscription = field(init=False)
+    is_taken: bool = False
+
+    def __post_init__(self) -> None:
+        self.subscription = Subscription(self.topic, self.node)
+
+    @property
+    def publisher(self) -> Identity | None:
+        """The publisher by which it is found."""
+        return self.advert.publishers[0] if self.advert.publishers else None
+
+
+class FollowingEvents(Interface):
+    """Events of the topics of other nodes, for the part of the router."""
+
+    def taken(self, following: Following, wanted: list[Wanted]) -> bool:
+        """Receive a topic that its node lets this one have; return whether an engine has it."""
+        ...
+
+    def delivered(self, following: Following, event: Event) -> None:
+        """Receive an event, in its turn."""
+
+    def lost(self, following: Following, number: int | None) -> None:
+        """Receive the number of events that were missed for good; `None` if it is not known."""
+
+    def changed(self, following: Following) -> None:
+        """Receive another advert of a topic."""
+
+    def gone(self, following: Following, reason: ResultCode) -> None:
+        """Receive the end of a topic that engines here have."""
+
+
+class Followings:
+    """The topics of other nodes. All of it on the node's loop.
+
+    Args:
+        router: The router.
+        worker: Its worker.
+        events: Receives what happens.
+    """
+
+    def __init__(self, router: Router, worker: Worker, events: FollowingEvents) -> None:
+        self._router: Final = router
+        self._worker: Final = worker
+        self._events: Final = events
+        self._of: Final[dict[Identity, Following]] = {}
+        self._at: Final[dict[Identity, dict[Identity, Following]]] = {}
+        self._wanted: Final[dict[Identity, list[Wanted]]] = {}
+        self._count = 0
+        # The topics that messages wait for.
+        self._sought: Final[dict[Identity, None]] = {}
+        self._watched: Final[set[Identity]] = set()
+        self._look_at: float | None = None
+        self._timer: Timer | None = None
+        self._due = 0.0
+
+    def find(self, topic: Identity) -> Following | None:
+        """Return a topic of another node that is followed, or asked for."""
+        return self._of.get(topic)
+
+    # --- to find a topic ----------------------------------------------------------------------
+
+    def learn(self, topic: Identity) -> tuple[Identity, TopicAdvert] | None:
+        """Learn the node of a topic by the directory; `None` if it is not known."""
+        router = self._router
+        self._watched.add(topic)
+        record = router.directory.lookup(topic)
+        advert = None if record is None or record.advert is None else read_advert(record.advert)
+        if advert is None or not isinstance(advert.advert, TopicAdvert):
+            return None
+        told = advert.advert
+        node = self._node_of(told.publishers[0]) if told.publishers else None
+        if node is None or node == router.own or router.table.is_banned(topic):
+            return None
+        router.table.update(Destination(DestinationKind.TOPIC, topic), AtNode(node))
+        return node, told
+
+    def _node_of(self, publisher: Identity) -> Identity | None:
+        router = self._router
+        self._watched.add(publisher)
+        if publisher in router.peers.sessions:
+            return publisher
+        route = router.table.route(Destination(DestinationKind.ENGINE, publisher))
+        if isinstance(route, AtNode):
+            return route.node
+        record = router.directory.lookup(publisher)
+        if record is None or record.advert is None:
+            return None
+        match read_advert(record.advert).advert:
+            case EngineAdvert(node=node):
+                return node
+            case NodeAdvert():
+                return publisher
+            case _:
+                return None
+
+    def seek(self, topic: Identity) -> None:
+        """Look for a topic that messages wait for, as more becomes known."""
+        self._sought.pop(topic, None)
+        self._sought[topic] = None
+        if len(self._sought) > _MOST_WANTED:
+            del self._sought[next(iter(self._sought))]
+
+    def known(self, identity: Identity | None = None) -> None:
+        """Receive word that more is known, of an identity or of any."""
+        if identity is not None and identity not in self._watched:
+            return
+        if self._look_at is None and (self._of or self._wanted or self._sought):
+            self._look_at = self._router.loop_time() + _SOON
+            self._arm(self._look_at)
+
+    def _look(self) -> None:
+        """Go on with all that waits for what is known now."""
+        self._look_at = None
+        self._watched.clear()
+        for topic in tuple(self._sought):
+            if self.learn(topic) is not None:
+                del self._sought[topic]
+                self._router.found(topic)
+        for following in tuple(self._of.values()):
+            found = self.learn(following.topic)
+            if found is not None and found != (following.node, following.advert):
+                self._move(following, *found)
+        for topic in tuple(self._wanted):
+            if topic in self._wanted:
+                self._begin(topic)
+
+    # --- to subscribe -------------------------------------------------------------------------
+
+    def ask(self, topic: Identity, wanted: Wanted) -> None:
+        """Subscribe an engine to a topic of another node, once it is found."""
+        waiting = self._wanted.setdefault(topic, [])
+        if any(each.engine.identity == wanted.engine.identity for each in waiting):
+            wanted.done(ResultCode.ALREADY_SUBSCRIBED)
+            return
+        if self._count >= _MOST_WANTED:
+            if not waiting:
+                del self._wanted[topic]
+            wanted.done(ResultCode.OVERFLOW)
+            return
+        waiting.append(wanted)
+        self._count += 1
+        self._begin(topic)
+        self._arm(wanted.until)
+
+    def patience(self) -> float:
+        """Return until when a subscription that is made now waits, in seconds of the loop."""
+        return self._router.loop_time() + _PATIENCE
+
+    def _begin(self, topic: Identity) -> None:
+        """Ask the node of a topic, if it is known and there is a link to it."""
+        if topic in self._of:
+            return
+        router = self._router
+        if router.table.is_banned(topic):
+            self._settle(topic, lambda _: ResultCode.DENIED)
+            return
+        found = self.learn(topic)
+        if found is None:
+            return
+        destination = Destination(DestinationKind.TOPIC, topic)
+        linked = False
+        for each in tuple(self._wanted[topic]):
+            match router.decide(destination, each.scope, each.engine.identity):
+                case Refuse(reason):
+                    result = _REFUSALS.get(reason, ResultCode.UNKNOWN)
+                    self._settle(topic, lambda one: result if one is each else None)  # noqa: B023 - called at once
+                case ToPeer(_, int()):
+                    linked = True
+                case _:
+                    pass
+        if linked:
+            self._follow(topic, *found)
+
+    def _follow(self, topic: Identity, node: Identity, advert: TopicAdvert) -> None:
+        following = self._of[topic] = Following(topic, node, advert)
+        self._at.setdefault(node, {})[topic] = following
+        self._run(following, following.subscription.join(self._router.loop_time()))
+
+    def _settle(self, topic: Identity, result: Callable[[Wanted], ResultCode | None]) -> None:
+        """End the subscriptions that wait for a topic and have a result."""
+        left: list[Wanted] = []
+        ended: list[tuple[Wanted, ResultCode]] = []
+        for each in self._wanted.pop(topic, ()):
+            code = result(each)
+            if code is None:
+                left.append(each)
+            else:
+                ended.append((each, code))
+        if left:
+            self._wanted[topic] = left
+        self._count -= len(ended)
+        for each, code in ended:
+            each.done(code)
+
+    def engine_ended(self, engine: Engine) -> None:
+        """End the subscriptions of an engine that wait."""
+        for topic in tuple(self._wanted):
+            self._settle(topic, lambda each: ResultCode.DENIED if each.engine is engine else None)
+
+    # --- what the node of a topic sends -------------------------------------------------------
+
+    def is_followed_at(self, node: Identity) -> bool:
+        """Whether a node publishes a topic that is followed."""
+        return node in self._at
+
+    def receive(
+        self, node: Identity, record: TopicSubscribed | TopicUnsubscribed | TopicProgress
+    ) -> None:
+        """Receive a record of the node of a topic."""
+        following = self._at.get(node, {}).get(record.topic)
+        if following is None:
+            self._router.counts["records of topics that are not followed there"] += 1
+            return
+        actions = following.subscription.receive(record, self._router.loop_time())
+        self._take(following)
+        self._run(following, actions)
+
+    def receive_event(self, node: Identity, event: Event) -> None:
+        """Receive an event of which the signature has been verified."""
+        following = self._at.get(node, {}).get(event.topic)
+        if following is None:
+            self._router.counts["records of topics that are not followed there"] += 1
+            return
+        subscription = following.subscription
+        self._run(following, subscription.receive_event(event, self._router.loop_time()))
+
+    def _take(self, following: Following) -> None:
+        """Subscribe what waits, once the node has taken the subscription of this one."""
+        if following.is_taken or following.subscription.state is not SubscriptionState.FOLLOWING:
+            return
+        following.is_taken = True
+        wanted = self._wanted.pop(following.topic, [])
+        self._count -= len(wanted)
+        if not self._events.taken(following, wanted):
+            self.leave(following.topic)
+
+    def _run(self, following: Following, actions: list[SubscriptionAction]) -> None:
+        for action in actions:
+            match action:
+                case SendTopicRecord(record):
+                    tell_record(self._router, following.node, record)
+                case DeliverEvent(event):
+                    self._events.delivered(following, event)
+                case EventsLost(_, lost):
+                    self._lost(following, lost)
+                case PublisherRestarted():
+                    self._lost(following, None)
+                case _:
+                    self._end(following, action.result)
+        self._arm(following.subscription.get_timer())
+
+    def _lost(self, following: Following, number: int | None) -> None:
+        counts = self._router.counts
+        if number is None:
+            counts["restarts of nodes that publish topics"] += 1
+        else:
+            counts["events of topics that were lost"] += number
+        _logger.warning(
+            "events of the topic %s were lost: %s",
+            short_text(following.topic),
+            "as many as there were" if number is None else number,
+            extra={"event": "identity.events_lost"},
+        )
+        self._events.lost(following, number)
+
+    def _end(self, following: Following, reason: ResultCode) -> None:
+        """End a topic, by its node or for this one."""
+        self._forget(following)
+        self._settle(following.topic, lambda _: reason)
+        if following.is_taken:
+            self._events.gone(following, reason)
+
+    def _forget(self, following: Following) -> None:
+        if self._of.get(following.topic) is following:
+            del self._of[following.topic]
+        at = self._at.get(following.node, {})
+        if at.get(following.topic) is following:
+            del at[following.topic]
+        if not at:
+            self._at.pop(following.node, None)
+
+    def _move(self, following: Following, node: Identity, advert: TopicAdvert) -> None:
+        """Follow a topic by another advert, which may lead to another node."""
+        following.advert = advert
+        if node == following.node:
+            self._events.changed(following)
+            return
+        self._run(following, following.subscription.leave())
+        self._forget(following)
+        if not following.is_taken:
+            return  # what waits begins anew
+        after = self._of[following.topic] = Following(following.topic, node, advert, is_taken=True)
+        self._at.setdefault(node, {})[following.topic] = after
+        self._events.changed(after)
+        self._lost(after, None)
+        if node in self._router.peers.sessions:
+            self._run(after, after.subscription.join(self._router.loop_time()))
+
+    def leave(self, topic: Identity) -> None:
+        """End the subscription of this node, as no engine has it any more."""
+        following = self._of.get(topic)
+        if following is not None:
+            self._run(following, following.subscription.leave())
+            self._forget(following)
+
+    # --- nodes, bans and time -----------------------------------------------------------------
+
+    def node_joined(self, node: Identity) -> None:
+        """Ask a node for its topics again, as there is a link to it."""
+        for following in tuple(self._at.get(node, {}).values()):
+            self._run(following, following.subscription.join(self._router.loop_time()))
+        self.known()
+
+    def node_lost(self, node: Identity) -> None:
+        """Wait for the next link to a node."""
+        for following in tuple(self._at.get(node, {}).values()):
+            self._run(following, following.subscription.cut())
+
+    def banned(self, identity: Identity) -> None:
+        """End what has no trust any more: a topic, or those of a node or by a publisher."""
+        for each in tuple(self._of.values()):
+            if identity in {each.topic, each.node, each.publisher}:
+                self._run(each, each.subscription.leave())
+                self._end(each, ResultCode.DENIED)
+        self.known()
+
+    def close(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, due: float | None) -> None:
+        """Set the timer for what is due at a time, unless something is due before."""
+        if due is None or (self._timer is not None and self._due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        delay = max(0.0, due - self._router.loop_time())
+        self._timer = self._worker.after(delay, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        now = self._router.loop_time()
+        if self._look_at is not None and self._look_at <= now:
+            self._look()
+        for following in tuple(self._of.values()):
+            self._run(following, following.subscription.handle_timer(now))
+        for topic, wanted in tuple(self._wanted.items()):
+            if wanted[0].until <= now:
+                self._give_up(topic, now)
+        self._arm(self._look_at)
+        for each in self._of.values():
+            self._arm(each.subscription.get_timer())
+        for wanted in self._wanted.values():
+            self._arm(wanted[0].until)
+
+    def _give_up(self, topic: Identity, now: float) -> None:
+        late = ResultCode.UNKNOWN if self.learn(topic) is None else ResultCode.TIMEOUT
+        self._settle(topic, lambda each: late if each.until <= now else None)
+        following = self._of.get(topic)
+        if topic not in self._wanted and following is not None and not following.is_taken:
+            self.leave(topic)

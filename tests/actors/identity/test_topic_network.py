@@ -1,0 +1,676 @@
+"""Topics between nodes: where they are found, in which order events come, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from onward.actors import Node, Unresolved
+from onward.actors.identity import TopicRefused
+from onward.actors.identity._carriage import ENGINE
+from onward.actors.identity._outgoing import ONWARD
+from onward.actors.testing import Probe
+from onward.actors.testing._virtual import EPOCH
+from onward.protocol import Address, Message, OnwardError
+from onward.protocol.identity import (
+    RING_EVENTS,
+    SCOPE_ANY,
+    SCOPE_LOCAL,
+    AdvertSource,
+    ControlContent,
+    Destination,
+    DestinationKind,
+    DomainAdvert,
+    EngineContent,
+    EngineMessage,
+    Event,
+    EventRecord,
+    Identity,
+    Protocol,
+    ResendEvents,
+    ResultCode,
+    RoutingScope,
+    ScopeKind,
+    SigningKey,
+    SubscribeTopic,
+    TopicAdvert,
+    TopicProgress,
+    TopicRecord,
+    TopicSubscribed,
+    TopicUnsubscribed,
+    UnsubscribeTopic,
+    first_number,
+    identity_text,
+    parse_topic_record,
+    serialize_topic_record,
+    sign_advert,
+    sign_engine_message,
+    sign_event,
+)
+from onward.protocol.ockam import encode_message
+from onward.transports.identity import Identities
+from tests.support.identities import NOW, StrangeNode, attached, joined, key_of
+from tests.support.transports import Echo, Recorder, eventually
+
+TOPIC_KEY = key_of("topic")
+TOPIC = TOPIC_KEY.identity
+STRANGE = key_of("strange")
+MILLISECONDS = int((NOW + EPOCH) * 1000)
+TEXT = f"36#topic:{identity_text(TOPIC)}"
+CLUB = key_of("club")
+GREETING = b"\x18\x40"
+IN_CLUB = RoutingScope(ScopeKind.DOMAIN, CLUB.identity)
+
+
+def ignore(error: OnwardError) -> None:
+    """Take no notice of a frame that is not handed over."""
+
+
+async def came(recorder: Recorder, number: int) -> None:
+    """Wait until so many messages have come."""
+    await eventually(lambda: len(recorder.messages) == number)
+
+
+async def is_followed(ours: Identities) -> None:
+    """Wait until another node is subscribed to the topic."""
+    await eventually(lambda: ours.topics()[1].nodes)
+
+
+def payloads(recorder: Recorder) -> list[bytes]:
+    return [message.payload for message in recorder.messages]
+
+
+async def publishing(a: Node, scope: RoutingScope = SCOPE_ANY, *more: Identity) -> Identities:
+    """Give a node an identity and a topic of the worker `owner`, to which the node publishes."""
+    ours = await attached(a)
+    await Recorder.on(a, "owner")
+    owner = ours.engine("owner")
+    told = TopicAdvert(TOPIC, (), (owner, ours.own, *more), scope, 1, MILLISECONDS)
+    advert = sign_advert(told, TOPIC_KEY)
+    ours.create_topic(TOPIC, engine="owner", scope=scope, advert=advert)
+    return ours
+
+
+def tell(ours: Identities, *others: Identities) -> None:
+    """Put the advert of the topic into the directories of other nodes."""
+    record = ours.directory.lookup(TOPIC)
+    assert record is not None
+    assert record.advert is not None
+    for each in others:
+        each.directory.put(record.advert, AdvertSource.LOCAL)
+
+
+async def subscribed(theirs: Identities, name: str) -> Recorder:
+    recorder = await Recorder.on(theirs.node, name)
+    await theirs.subscribe(TOPIC, name)
+    return recorder
+
+
+async def test_events_go_to_subscribers_at_all_nodes_in_one_order(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours = await publishing(a)
+    second, third = await attached(b), await attached(c)
+    for each in (b, c):
+        await joined((a, ours), each)
+    tell(ours, second, third)
+    here = await subscribed(ours, "here")
+    there = [await subscribed(second, f"there {number}") for number in range(2)]
+    there.append(await subscribed(third, "there"))
+    for number in range(5):
+        a.send(TEXT, b"%d" % number)
+    for recorder in there:
+        await came(recorder, 5)
+        assert payloads(recorder) == [b"0", b"1", b"2", b"3", b"4"]
+    assert payloads(here) == payloads(there[0])
+    (report,) = (each for each in ours.topics() if each.topic == TOPIC)
+    assert set(report.nodes) == {second.own, third.own}
+    assert (report.published, report.subscribers) == (5, 1)
+    (report,) = (each for each in second.topics() if each.topic == TOPIC)
+    assert (report.node, report.subscribers, report.published, report.lost) == (ours.own, 2, 5, 0)
+    assert report.creator is None
+    assert [each.refused() for each in (ours, second, third)] == [{}, {}, {}]
+
+
+async def test_an_engine_elsewhere_publishes_by_the_node_of_the_topic(
+    a: Node, b: Node, c: Node
+) -> None:
+    second, third = await attached(b), await attached(c)
+    await Recorder.on(b, "writer")
+    ours = await publishing(a, SCOPE_ANY, second.engine("writer"))
+    for each in (b, c):
+        await joined((a, ours), each)
+    tell(ours, second, third)
+    here, there = await subscribed(ours, "here"), await subscribed(third, "there")
+    beside = await subscribed(second, "beside")
+    await second.subscribe(TOPIC, "writer")  # it gets no copy of its own
+    for number in range(3):
+        a.send(TEXT, b"a%d" % number)
+        second.publish(TOPIC, b"b%d" % number, source="writer")
+    for recorder in (here, there, beside):
+        await came(recorder, 6)
+    assert payloads(here) == payloads(there) == payloads(beside)
+    assert sorted(payloads(here)) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+    # The node itself may not: it is refused by the node of the topic.
+    third.publish(TOPIC, b"x")
+    await eventually(lambda: ours.refused() == {"publications that were refused": 1})
+
+
+async def test_a_subscriber_elsewhere_answers_the_publisher(a: Node, b: Node, c: Node) -> None:
+    second, third = await attached(b), await attached(c)
+    asks = await Probe.on(b, "asks")
+    ours = await publishing(a, SCOPE_ANY, second.engine("asks"))
+    for each in (b, c):
+        await joined((a, ours), each)
+    tell(ours, second, third)
+    await c.start(Echo, address="far echo")
+    await third.subscribe(TOPIC, "far echo")
+    own = await Probe.on(a, "own")
+    with pytest.raises(Unresolved):
+        ours.publish(TOPIC, b"x", source="own")
+    await a.start(Echo, address="echo")
+    await ours.subscribe(TOPIC, "echo")
+    asks.send(TEXT, b"hi")
+    assert (await asks.next()).payload == b"hi"  # of the echo at the node of the topic
+    del own
+    owner = ours.node.parts.table.worker_at(Address(0, b"owner"))
+    assert isinstance(owner, Recorder)
+    ours.publish(TOPIC, b"ho", source="owner")
+    answers = {(await owner.next()).payload, (await owner.next()).payload}
+    assert answers == {b"ho"}
+
+
+async def test_events_that_were_cut_off_are_sent_again(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    link = await joined((a, ours), c)
+    tell(ours, theirs)
+    lost: list[int | None] = []
+    await Recorder.on(c, "there")
+    there = c.parts.table.worker_at(Address(0, b"there"))
+    assert isinstance(there, Recorder)
+    await theirs.subscribe(TOPIC, "there", on_lost=lost.append)
+    a.send(TEXT, b"before")
+    await there.next()
+    link.cut()
+    await eventually(lambda: not ours.peers() and not theirs.peers())
+    for number in range(10):
+        a.send(TEXT, b"%d" % number)
+    link = await joined((a, ours), c)
+    await eventually(lambda: len(there.messages) == 11)
+    assert payloads(there)[1:] == [b"%d" % number for number in range(10)]
+    link.cut()
+    await eventually(lambda: not ours.peers() and not theirs.peers())
+    for number in range(RING_EVENTS + 5):
+        a.send(TEXT, b"again %d" % number)
+    await joined((a, ours), c)
+    await eventually(lambda: len(there.messages) == 11 + RING_EVENTS)
+    assert lost == [5]
+    assert theirs.refused()["events of topics that were lost"] == 5
+
+
+async def test_a_node_that_publishes_and_starts_anew_is_followed_again(b: Node, c: Node) -> None:
+    theirs = await attached(c)
+    lost: list[int | None] = []
+    there = await Recorder.on(c, "there")
+    for number in range(2):
+        async with Node("a") as a:
+            ours = await publishing(a)
+            await joined((c, theirs), a)
+            tell(ours, theirs)
+            if not number:
+                await theirs.subscribe(TOPIC, "there", on_lost=lost.append)
+            else:
+                await is_followed(ours)
+            a.send(TEXT, b"of %d" % number)
+            await there.next()
+        await asyncio.sleep(1)  # ids are of the time
+    assert payloads(there) == [b"of 0", b"of 1"]
+    assert lost == [None]
+    assert theirs.refused()["restarts of nodes that publish topics"] == 1
+
+
+async def test_a_topic_that_is_deleted_ends_at_other_nodes(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined((a, ours), c)
+    tell(ours, theirs)
+    ended: list[ResultCode] = []
+    await Recorder.on(c, "there")
+    await theirs.subscribe(TOPIC, "there", on_end=ended.append)
+    ours.delete_topic(TOPIC, engine="owner")
+    await eventually(lambda: ended == [ResultCode.UNKNOWN])
+    assert len(theirs.topics()) == 1
+    with pytest.raises(TopicRefused, match=": UNKNOWN"):
+        await theirs.subscribe(TOPIC, "there")
+
+
+async def test_the_last_subscriber_takes_the_subscription_of_its_node_with_it(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined((a, ours), c)
+    tell(ours, theirs)
+    for name in ("one", "two"):
+        await subscribed(theirs, name)
+    theirs.unsubscribe(TOPIC, "one")
+    assert len(theirs.topics()) == 2
+    await c.stop_worker("two")
+    await eventually(lambda: not ours.topics()[1].nodes)
+    assert len(theirs.topics()) == 1
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_subscription_waits_until_its_topic_is_found_and_reached(
+    a: Node, c: Node, known: bool
+) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await Recorder.on(c, "there")
+    if known:
+        tell(ours, theirs)
+    asked = c.loop.create_task(theirs.subscribe(TOPIC, "there"))
+    await asyncio.sleep(1)
+    with pytest.raises(TopicRefused, match=": ALREADY_SUBSCRIBED"):
+        await theirs.subscribe(TOPIC, "there")
+    await joined((a, ours), c)
+    await asyncio.sleep(1)
+    assert asked.done() is known
+    tell(ours, theirs)
+    await asked
+    assert ours.topics()[1].nodes == (theirs.own,)
+
+
+async def test_a_subscription_does_not_wait_for_ever(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await Recorder.on(c, "there")
+    began = c.loop.time()
+    with pytest.raises(TopicRefused, match=": UNKNOWN"):
+        await theirs.subscribe(TOPIC, "there")
+    assert c.loop.time() - began == pytest.approx(30.0, abs=0.1)
+    link = await joined((a, ours), c)
+    tell(ours, theirs)
+    await asyncio.sleep(1)
+    link.cut()
+    await eventually(lambda: not theirs.peers())
+    with pytest.raises(TopicRefused, match=": TIMEOUT"):
+        await theirs.subscribe(TOPIC, "there")
+    assert [each.topic for each in theirs.topics()] == [theirs.updates]
+
+
+async def test_a_worker_that_ends_waits_for_no_topic(c: Node) -> None:
+    theirs = await attached(c)
+    await Recorder.on(c, "there")
+    asked = c.loop.create_task(theirs.subscribe(TOPIC, "there"))
+    await asyncio.sleep(1)
+    await c.stop_worker("there")
+    with pytest.raises(TopicRefused, match=": DENIED"):
+        await asked
+
+
+async def test_a_publication_waits_until_its_topic_is_found(a: Node, c: Node) -> None:
+    theirs = await attached(c)
+    ours = await publishing(a, SCOPE_ANY, theirs.own)
+    here = await subscribed(ours, "here")
+    c.send(TEXT, b"early")
+    await joined((a, ours), c)
+    c.send(TEXT, b"later")
+    tell(ours, theirs)
+    await eventually(lambda: payloads(here) == [b"early", b"later"])
+    with pytest.raises(Unresolved, match="refuses it: unknown"):
+        c.send(f"{TEXT}?scope=local", b"x")
+
+
+async def test_a_topic_of_a_domain_is_for_its_members_alone(a: Node, b: Node, c: Node) -> None:
+    ours = await publishing(a, IN_CLUB)
+    member, other = await attached(b), await attached(c)
+    for each in (b, c):
+        await joined((a, ours), each)
+
+    def members(version: int, *nodes: Identity) -> None:
+        told = DomainAdvert(CLUB.identity, nodes, version, MILLISECONDS)
+        for each in (ours, member, other):
+            each.directory.put(sign_advert(told, CLUB), AdvertSource.LOCAL)
+
+    tell(ours, member, other)
+    await Recorder.on(b, "early")
+    with pytest.raises(TopicRefused, match=": SCOPE"):
+        await member.subscribe(TOPIC, "early")
+    members(1, ours.own, member.own)
+    await asyncio.sleep(1)
+    ended: list[ResultCode] = []
+    there = await Recorder.on(b, "there")
+    await member.subscribe(TOPIC, "there", on_end=ended.append)
+    await Recorder.on(c, "outside")
+    with pytest.raises(TopicRefused, match=": SCOPE"):
+        await other.subscribe(TOPIC, "outside")
+    a.send(TEXT, b"x")
+    await there.next()
+    members(2, ours.own)
+    await eventually(lambda: ended == [ResultCode.SCOPE])
+    assert ours.topics()[1].nodes == ()
+
+
+async def test_a_ban_ends_subscriptions_at_both_ends(a: Node, b: Node, c: Node) -> None:
+    ours = await publishing(a)
+    second, third = await attached(b), await attached(c)
+    for each in (b, c):
+        await joined((a, ours), each)
+    tell(ours, second, third)
+    ended: list[ResultCode] = []
+    await Recorder.on(b, "there")
+    await second.subscribe(TOPIC, "there", on_end=ended.append)
+    await subscribed(third, "there")
+    second.ban(ours.own)
+    assert ended == [ResultCode.DENIED]
+    ours.ban(third.own)
+    # A ban says nothing to the other node.
+    await eventually(lambda: ours.topics()[1].nodes == (second.own,))
+    third.ban(TOPIC)
+    await eventually(lambda: len(third.topics()) == 1)
+    with pytest.raises(TopicRefused, match=": DENIED"):
+        await third.subscribe(TOPIC, "there")
+
+
+async def test_a_topic_that_moves_is_followed_at_its_new_node(a: Node, b: Node, c: Node) -> None:
+    ours, second, third = await publishing(a), await attached(b), await attached(c)
+    for each in ((a, ours), (b, second)):
+        await joined(each, c)
+    tell(ours, third)
+    lost: list[int | None] = []
+    there = await Recorder.on(c, "there")
+    await third.subscribe(TOPIC, "there", on_lost=lost.append)
+    await Recorder.on(b, "owner")
+    told = TopicAdvert(TOPIC, (), (second.own,), SCOPE_ANY, 2, MILLISECONDS)
+    advert = sign_advert(told, TOPIC_KEY)
+    second.create_topic(TOPIC, engine="owner", scope=SCOPE_ANY, advert=advert)
+    third.directory.put(advert, AdvertSource.LOCAL)
+    await eventually(lambda: second.topics()[1].nodes == (third.own,))
+    assert ours.topics()[1].nodes == ()
+    b.send(TEXT, b"moved")
+    assert (await there.next()).payload == b"moved"
+    assert lost == [None]
+
+
+# --- hostile nodes ----------------------------------------------------------------------------
+
+
+def written(
+    key: SigningKey = STRANGE,
+    number: int = 0,
+    *,
+    topic: Identity = TOPIC,
+    kind: DestinationKind = DestinationKind.TOPIC,
+    protocol: Protocol = ONWARD,
+    expiry: int = MILLISECONDS + 60_000,
+    body: bytes | None = None,
+) -> bytes:
+    """Return the signed message of a source."""
+    message = Message((ENGINE,), (), b"hi")
+    return sign_engine_message(
+        EngineMessage(
+            key.identity,
+            Destination(kind, topic),
+            (MILLISECONDS + 30_000 << 20) + number,
+            protocol,
+            encode_message(message) if body is None else body,
+            expiry=expiry,
+        ),
+        key,
+    )
+
+
+class StrangePublisher:
+    """A node that publishes a topic as a test says."""
+
+    def __init__(self, strange: StrangeNode) -> None:
+        self.strange = strange
+        self.next = first_number(MILLISECONDS)
+
+    def say(self, record: TopicRecord) -> None:
+        self.strange.say(ControlContent(serialize_topic_record(record)))
+
+    async def hear(self) -> TopicRecord:
+        content = (await self.strange.said()).content
+        while not isinstance(content, ControlContent) or content.record[1:3] == GREETING:
+            content = (await self.strange.said()).content
+        return parse_topic_record(content.record)
+
+    def event(
+        self,
+        body: bytes,
+        *,
+        topic: Identity = TOPIC,
+        key: SigningKey = STRANGE,
+        number: int | None = None,
+    ) -> EventRecord:
+        if number is None:
+            number, self.next = self.next, self.next + 1
+        return EventRecord(sign_event(Event(topic, key.identity, number, body), key))
+
+
+async def strange_topic(a: Node, theirs: Identities, recorder: str) -> StrangePublisher:
+    """Have a worker subscribed to a topic of a node that says what a test says."""
+    strange = StrangePublisher(await StrangeNode.on(a, theirs.node, STRANGE))
+    told = TopicAdvert(TOPIC, (), (STRANGE.identity,), SCOPE_ANY, 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(told, TOPIC_KEY), AdvertSource.LOCAL)
+    await eventually(theirs.peers)
+    asked = theirs.node.loop.create_task(theirs.subscribe(TOPIC, recorder))
+    asks = await strange.hear()
+    assert isinstance(asks, SubscribeTopic)
+    strange.say(TopicSubscribed(TOPIC, asks.request, ResultCode.OK, strange.next))
+    await asked
+    return strange
+
+
+async def test_an_event_as_it_should_be_is_delivered_once(a: Node, c: Node) -> None:
+    theirs = await attached(c)
+    there = await Recorder.on(c, "there")
+    strange = await strange_topic(a, theirs, "there")
+    event = strange.event(written())
+    strange.say(event)
+    strange.say(event)
+    strange.say(strange.event(written(number=0)))  # the same message in another event
+    strange.say(strange.event(written(number=1)))
+    await eventually(lambda: len(there.messages) == 2)
+    assert theirs.refused() == {"publications that came again": 1}
+    assert theirs.topics()[1].published == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"key": key_of("other")}, "events of sources that may not publish"),
+        (
+            {"kind": DestinationKind.ENGINE},
+            "events with a message to another destination",
+        ),
+        (
+            {"topic": key_of("other topic").identity},
+            "events with a message to another destination",
+        ),
+        ({"protocol": Protocol("onward", 2)}, "messages of another protocol"),
+        ({"expiry": MILLISECONDS - 700_000}, "events that are too old"),
+        ({"body": b"\xff"}, "events without a message that can be read"),
+        (
+            {"body": encode_message(Message((Address(36, b"by:x"),), (), b""))},
+            "messages with an address of the router",
+        ),
+        (
+            {"body": encode_message(Message((ENGINE,), (Address(36, b"reply:x"),), b""))},
+            "messages with an address of the router",
+        ),
+    ],
+)
+async def test_an_event_with_a_message_that_is_not_as_it_should_be_is_dropped(
+    a: Node, c: Node, given: dict[str, object], reason: str
+) -> None:
+    theirs = await attached(c)
+    there = await Recorder.on(c, "there")
+    strange = await strange_topic(a, theirs, "there")
+    strange.say(strange.event(written(**given)))  # type: ignore[arg-type]
+    strange.say(strange.event(written(number=9)))
+    await there.next()
+    assert theirs.refused() == {reason: 1}
+
+
+async def test_events_of_strangers_and_forged_ones_are_dropped(a: Node, b: Node, c: Node) -> None:
+    theirs = await attached(c)
+    there = await Recorder.on(c, "there")
+    strange = await strange_topic(a, theirs, "there")
+    other = StrangePublisher(await StrangeNode.on(b, c, key_of("other")))
+    await eventually(lambda: len(theirs.peers()) == 2)
+    foreign = "records of topics that are not followed there"
+    # Of a node that publishes nothing: no signature is looked at.
+    other.say(EventRecord(b"\x00"))
+    other.say(strange.event(written()))
+    other.say(TopicProgress(TOPIC, 0, 2**60))
+    other.say(TopicUnsubscribed(TOPIC, 0, ResultCode.UNKNOWN))
+    await eventually(lambda: theirs.refused() == {foreign: 4})
+    # Of the right node: another topic, another publisher, a forged event, no event.
+    strange.next -= 1
+    strange.say(strange.event(written(), topic=key_of("third").identity, number=strange.next))
+    strange.say(strange.event(written(), key=key_of("other"), number=strange.next))
+    envelope = strange.event(written(), number=strange.next).envelope
+    strange.say(EventRecord(envelope[:-1] + bytes((envelope[-1] ^ 1,))))
+    strange.say(EventRecord(b"\x00"))
+    forged = written()
+    strange.say(strange.event(forged[:-1] + bytes((forged[-1] ^ 1,))))
+    strange.strange.say(ControlContent(b"\x82\x18\x28\x00"))
+    strange.say(strange.event(written(number=5)))
+    await there.next()
+    assert len(there.messages) == 1
+    assert theirs.refused() == {
+        foreign: 5,
+        "events with a wrong signature": 1,
+        "events with a wrong signature of their source": 1,
+        "records that cannot be read": 2,
+    }
+
+
+async def test_gaps_are_asked_for_and_given_up_in_the_end(
+    a: Node, c: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = await attached(c)
+    there = await Recorder.on(c, "there")
+    strange = await strange_topic(a, theirs, "there")
+    missed = strange.event(written(number=0))
+    strange.say(strange.event(written(number=1)))
+    asks = await strange.hear()
+    assert asks == ResendEvents(TOPIC, first_number(MILLISECONDS), 1)
+    assert there.messages == []
+    strange.say(missed)
+    await eventually(lambda: len(there.messages) == 2)
+    strange.event(written(number=2))
+    strange.say(strange.event(written(number=3)))
+    with caplog.at_level(logging.WARNING):
+        await asyncio.sleep(60)
+    assert len(there.messages) == 3
+    assert "were lost: 1" in caplog.text
+    assert theirs.topics()[1].lost == 1
+
+
+async def test_what_is_not_published_here_is_refused_to_other_nodes(a: Node, c: Node) -> None:
+    ours = await publishing(c)
+    ours.create_topic(key_of("near").identity, engine="owner")
+    strange = StrangePublisher(await StrangeNode.on(a, c, STRANGE))
+    for topic in (key_of("none").identity, key_of("near").identity):
+        strange.say(SubscribeTopic(topic, 7))
+        assert await strange.hear() == TopicSubscribed(topic, 7, ResultCode.UNKNOWN)
+        strange.say(UnsubscribeTopic(topic, 8))
+        assert await strange.hear() == TopicUnsubscribed(topic, 8, ResultCode.NOT_SUBSCRIBED)
+    strange.say(ResendEvents(key_of("none").identity, 0, 1))
+    strange.say(ResendEvents(TOPIC, 0, 1))
+    strange.say(SubscribeTopic(TOPIC, 9))
+    answer = await strange.hear()
+    assert isinstance(answer, TopicSubscribed)
+    assert answer.result is ResultCode.OK
+    assert ours.refused() == {"records of topics that are not here": 1}
+
+
+async def test_threats_5_and_14_a_publication_that_comes_again_goes_out_once(
+    a: Node, c: Node
+) -> None:
+    ours = await publishing(c, SCOPE_ANY, STRANGE.identity)
+    here = await subscribed(ours, "here")
+    strange = StrangePublisher(await StrangeNode.on(a, c, STRANGE))
+    strange.say(SubscribeTopic(TOPIC, 1))
+    answer = await strange.hear()
+    assert isinstance(answer, TopicSubscribed)
+    strange.strange.say(EngineContent(written()))
+    event = await strange.hear()
+    assert isinstance(event, EventRecord)
+    assert written() in event.envelope
+    strange.strange.say(EngineContent(written()))
+    strange.strange.say(EngineContent(written(number=1)))
+    await strange.hear()
+    # An event is no publication: what a node sends as one goes nowhere.
+    strange.say(event)
+    strange.strange.say(EngineContent(written(number=2, kind=DestinationKind.ENGINE)))
+    await eventually(lambda: len(ours.refused()) == 3)
+    assert len(here.messages) == 2
+    assert ours.refused() == {
+        "messages that are not fresh: it was received before": 1,
+        "records of topics that are not followed there": 1,
+        "messages that the router refuses: not-here": 1,
+    }
+
+
+async def test_a_node_publishes_only_as_its_topic_allows(a: Node, c: Node) -> None:
+    ours = await publishing(c)
+    ours.create_topic(key_of("near").identity, engine="owner")
+    here = await subscribed(ours, "here")
+    strange = await StrangeNode.on(a, c, STRANGE)
+    strange.say(EngineContent(written()))
+    strange.say(EngineContent(written(topic=key_of("near").identity)))
+    await eventually(lambda: len(ours.refused()) == 2)
+    assert ours.refused() == {
+        "publications that were refused": 1,
+        "messages that the router refuses: not-here": 1,
+    }
+    assert here.messages == []
+
+
+async def test_threat_22_a_node_that_takes_no_frames_holds_up_no_other(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours = await publishing(a)
+    second, third = await attached(b), await attached(c)
+    slow = await joined((a, ours), b)
+    await joined((a, ours), c)
+    tell(ours, second, third)
+    late, there = await subscribed(second, "there"), await subscribed(third, "there")
+    del slow
+    session = ours._router.peers.sessions[second.own]
+    session.waiting.extend([(b"", ignore)] * 1000)
+    for number in range(3):
+        a.send(TEXT, b"%d" % number)
+        await there.next()
+    assert late.messages == []
+    assert ours.refused() == {"records of topics that a node did not take": 3}
+    session.waiting.clear()
+    a.send(TEXT, b"3")
+    await eventually(lambda: payloads(late) == [b"0", b"1", b"2", b"3"])
+
+
+async def test_the_loss_of_the_last_event_is_seen(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined((a, ours), c)
+    tell(ours, theirs)
+    there = await subscribed(theirs, "there")
+    session = ours._router.peers.sessions[theirs.own]
+    session.waiting.extend([(b"", ignore)] * 1000)
+    a.send(TEXT, b"last")
+    await eventually(ours.refused)
+    session.waiting.clear()
+    await asyncio.sleep(11)
+    assert payloads(there) == [b"last"]
+
+
+async def test_a_topic_of_this_node_alone_is_found_nowhere(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    told = TopicAdvert(TOPIC, (), (ours.own,), SCOPE_LOCAL, 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(told, TOPIC_KEY), AdvertSource.LOCAL)
+    await Recorder.on(c, "there")
+    with pytest.raises(TopicRefused, match=": UNKNOWN"):
+        await theirs.subscribe(TOPIC, "there")
