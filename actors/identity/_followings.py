@@ -1,7 +1,7 @@
 """The topics of other nodes that engines of this node are subscribed to, or want to be.
 
 A topic is found by its advert: its first publisher is an engine, which is at a node, or the node
-itself. What is missing may still be told, so a subscription waits for it, up to a limit.
+itself. Other nodes are asked for what is missing, and a subscription waits for it, up to a limit.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ _MOST_WANTED: Final = 1024
 """Subscriptions that wait, and, counted apart, topics that messages wait for. Beyond: a further
 subscription is refused as `OVERFLOW`; the topic that was wanted longest ago is looked for no more,
 and its messages wait for their time."""
+_MOST_ASKED: Final = 64
+"""Most topics that a node which joins is asked for. Others wait until they are told."""
 _SOON: Final = 0.05
 """Time from a change of what is known until it is looked at, in seconds: once for many changes."""
 _REFUSALS: Final = {
@@ -198,6 +200,8 @@ class Followings:
 
     def seek(self, topic: Identity) -> None:
         """Look for a topic that messages wait for, as more becomes known."""
+        if topic not in self._sought:
+            self._router.lookups.ask(topic)
         self._sought.pop(topic, None)
         self._sought[topic] = None
         if len(self._sought) > _MOST_WANTED:
@@ -242,6 +246,8 @@ class Followings:
             return
         waiting.append(wanted)
         self._count += 1
+        if self.learn(topic) is None:
+            self._router.lookups.ask(topic)
         self._begin(topic)
         self._arm(wanted.until)
 
@@ -412,6 +418,9 @@ class Followings:
         """Ask a node for its topics again, as there is a link to it."""
         for following in tuple(self._at.get(node, {}).values()):
             self._run(following, following.subscription.join(self._router.loop_time()))
+        for topic in [*self._wanted, *self._sought][:_MOST_ASKED]:
+            if self.learn(topic) is None:
+                self._router.lookups.ask(topic)
         self.known()
 
     def node_lost(self, node: Identity) -> None:

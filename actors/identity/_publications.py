@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.identity import (
+    AdvertResponse,
     BadRecord,
     ControlContent,
     Destination,
@@ -27,6 +28,7 @@ from ...protocol.identity import (
     TopicUnsubscribed,
     UnsubscribeTopic,
     read_advert,
+    serialize_control,
     serialize_topic_record,
     sign_event,
 )
@@ -80,12 +82,17 @@ class Publications:
         self._instance = 0
 
     def open(self, topic: Identity, scope: RoutingScope) -> None:
-        """Accept the subscriptions of other nodes to a topic from now on."""
+        """Send other nodes the advert of a topic, and accept their subscriptions from now on."""
         router = self._router
         self._instance = max(self._instance + 1, router.milliseconds())
         self._of[topic] = Publication(topic, router.own, self._instance, self._seal, self._limits)
         self._scopes[topic] = scope
         self._learn_members(scope)
+        response = AdvertResponse(topic, router.directory.adverts_for(topic))
+        content = ControlContent(serialize_control(response))
+        for session in tuple(router.peers.sessions.values()):
+            if session.is_greeted:
+                router.outgoing.tell(session.node, content, lambda _: None)
 
     def close(self, topic: Identity) -> None:
         """End a topic, and tell the nodes that are subscribed."""
