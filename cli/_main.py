@@ -47,6 +47,7 @@ _MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "addresses": "_dispatch_tables",
         "network": "_dispatch_tables",
         "containers": "_dispatch_tables",
+        "identities": "_identity_tables",
         "connections": "_broker_tables",
         "services": "_broker_tables",
         "waiting": "_broker_tables",

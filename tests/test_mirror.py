@@ -50,7 +50,8 @@ CONCEPTS = {
         "eventlog/storage/test_writer": "_files _output",
         "eventlog/test_node": "",
         "monitoring/test_monitor": (
-            "_broker_metrics _dispatch_metrics _metrics _node_metrics _process _service_metrics"
+            "_broker_metrics _dispatch_metrics _metrics _node_metrics _process _service_metrics "
+            "_identity_metrics"
         ),
         "pipes/test_channel": "_channel_peer",
         "pipes/test_lost_and_found": "_receiving _sending",

@@ -352,6 +352,11 @@ class Router(PeerEvents):
             raise Unresolved(to, f"{waiting} wait for it already")
         return pending
 
+    @property
+    def parked(self) -> int:
+        """The messages that wait until more is known of where they go."""
+        return sum(map(self._parked.count, self._parked))
+
     def found(self, identity: Identity) -> None:
         """Resolve again what waits for an identity, as more is known of it."""
         self._parked.resume(identity)

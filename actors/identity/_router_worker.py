@@ -11,6 +11,7 @@ from ...protocol.identity import SealingKeys, SigningKey, Verifiers
 from .._worker import Worker
 from ..access import Access, local_only
 from ._directory_worker import DIRECTORY, DirectoryWorker
+from ._figures import IDENTITIES, IDENTITY_FIGURES, Figures
 from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._router import Router
@@ -60,12 +61,18 @@ class RouterWorker(Worker):
         key, _, options, *_ = self._given
         self.topics = Topics(self.router, self, self.requests, key, options)
         self.router.add_part(self.topics)
+        figures = Figures(self.router)
+        self.router.add_part(figures)
+        self.node.parts.reports[IDENTITY_FIGURES] = lambda: [figures.row()]
+        self.node.parts.reports[IDENTITIES] = figures.rows
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
         self.every(_SIGN_OF_LIFE, self.router.greetings.tell)
 
     def on_stop(self) -> None:
         """Remove the rule, and end the links to other nodes."""
         self.node.remove_rule(IDENTITY, owner=self._placed)
+        for question in (IDENTITY_FIGURES, IDENTITIES):
+            self.node.parts.reports.pop(question, None)
         self.router.close()
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:

@@ -18,6 +18,7 @@ from ._cluster_metrics import CLUSTER_FAMILIES, cluster_metrics
 from ._dispatch_metrics import DISPATCH_FAMILIES, dispatch_metrics
 from ._event_ring import EventRing
 from ._health import HealthChecks, Stage
+from ._identity_metrics import IDENTITY_FAMILIES, identity_metrics
 from ._lag import LoopLag
 from ._limits import LIMIT_FAMILIES, limit_metrics
 from ._metrics import Metrics
@@ -45,6 +46,7 @@ METRIC_FAMILIES: Final = (
     *RELOAD_FAMILIES,
     *NODE_FAMILIES,
     *DISPATCH_FAMILIES,
+    *IDENTITY_FAMILIES,
     *LIMIT_FAMILIES,
     *BROKER_FAMILIES,
     *CLUSTER_FAMILIES,
@@ -118,6 +120,7 @@ class Monitor:
         self.metrics.add(HEALTH_FAMILIES, lambda: health_metrics(self.checks))
         self.metrics.add(NODE_FAMILIES, lambda: node_metrics(node, self.times))
         self.metrics.add(DISPATCH_FAMILIES, lambda: dispatch_metrics(node))
+        self.metrics.add(IDENTITY_FAMILIES, lambda: identity_metrics(node))
         self.metrics.add(LIMIT_FAMILIES, lambda: limit_metrics(node, broker, cluster))
         self.checks.add(Stage.LIVE, "loop", self._loop_lags)
         self.checks.add(Stage.STARTED, "started", self._is_starting)

@@ -36,7 +36,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
     words = ("--worker", "echo=echo", "--engine", "echo", "--worker", "out=print")
     with onward(
         *("node", "--listen", "tcp://127.0.0.1:0", "--identity", str(path), "--trace"),
-        *(*words, "--engine", "out"),
+        *(*words, "--engine", "out", "--management"),
     ) as process:
         assert process.stdout is not None
         own, echo, out, uri = (process.stdout.readline().split() for _ in range(4))
@@ -79,6 +79,25 @@ def test_a_trace_to_an_engine(far: Far, capsys: Capsys) -> None:
     out = capsys.readouterr().out
     assert "VerboseEcho" in out
     assert "answer: hello" in out
+
+
+def test_the_nodes_that_have_joined(far: Far, tmp_path: Path, capsys: Capsys) -> None:
+    path = tmp_path / "near.key"
+    own = identity_text(make_key_file(path).identity)
+    assert main(["identities", "--node", far.uri]) == Status.OK
+    assert own not in capsys.readouterr().out
+    join = ("--join", f"{far.uri}={far.identity}")
+    with onward("node", "--listen", "tcp://127.0.0.1:0", "--identity", str(path), *join) as near:
+        assert near.stdout is not None
+        while "listening" not in near.stdout.readline():
+            pass
+        out = ""
+        while own not in out:
+            assert main(["identities", "--node", far.uri]) == Status.OK
+            out = capsys.readouterr().out
+        assert "the other" in out
+        near.terminate()
+        near.wait(TIMEOUT)
 
 
 def test_another_node_than_the_expected_one(far: Far, capsys: Capsys) -> None:

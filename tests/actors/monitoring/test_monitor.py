@@ -298,9 +298,9 @@ async def test_each_family_is_announced_and_belongs_to_one_collector(
     monitor = Monitor(node, broker)
     broker.report(URI, lambda: FIGURES, Listening())
     written = {metric.family for metric in monitor.metrics.collect() if metric is not None}
-    # An event log and a dispatcher are not attached here.
+    # An event log, a dispatcher and a router of identities are not attached here.
     missing = set(monitor.metrics.families.values()) - written
-    assert {family.name.split("_")[1] for family in missing} == {"event", "dispatch"}
+    assert {family.name.split("_")[1] for family in missing} == {"event", "dispatch", "identity"}
     assert written <= set(monitor.metrics.families.values())
     with pytest.raises(ValueError, match="onward_routes already"):
         monitor.metrics.add((MetricFamily("onward_routes", "gauge", "Again."),), lambda: iter(()))

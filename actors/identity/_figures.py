@@ -1,0 +1,119 @@
+"""What the router of identities has done, for operators: figures, rows, and lines of the log.
+
+There is no payload in them, and of what is relayed no sender and no receiver.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from ...protocol.identity import DestinationKind, Identity, identity_text, short_text
+from ._relays import Relays
+from ._router_part import RouterPart
+
+if TYPE_CHECKING:
+    from ._router import Router
+
+__all__ = ["IDENTITIES", "IDENTITY_FIGURES", "Figures"]
+
+IDENTITY_FIGURES: Final = "identity"
+"""The question to a node for the figures of its router, as one row."""
+
+IDENTITIES: Final = "identities"
+"""The question to a node for the other nodes that have joined it."""
+
+_logger: Final = logging.getLogger("onward.actors.identity")
+
+
+class Figures(RouterPart):
+    """The figures of a router.
+
+    Args:
+        router: The router.
+
+    Attributes:
+        joined: Nodes that have joined, since the start.
+        lost: Links to joined nodes that have ended.
+        bans: Identities that were banned.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router: Final = router
+        self._present: Final[set[Identity]] = set()
+        self.joined = 0
+        self.lost = 0
+        self.bans = 0
+
+    def node_joined(self, node: Identity) -> None:
+        """Count a node that takes messages."""
+        self._present.add(node)
+        self.joined += 1
+        _logger.info("%s has joined", short_text(node), extra={"event": "identity.joined"})
+
+    def node_lost(self, node: Identity) -> None:
+        """Count the end of the link to a node that had joined."""
+        if node in self._present:
+            self._present.remove(node)
+            self.lost += 1
+            _logger.info("%s is lost", short_text(node), extra={"event": "identity.lost"})
+
+    def banned(self, identity: Identity) -> None:
+        """Count a ban."""
+        self.bans += 1
+        _logger.warning("%s is banned", short_text(identity), extra={"event": "identity.banned"})
+
+    def row(self) -> dict[str, Any]:
+        """Return the figures. What was refused or dropped is by its reason."""
+        router = self._router
+        known = router.directory.statistics()
+        return {
+            "identity": identity_text(router.own),
+            "engines": len(router.engines),
+            "nodes": len(self._present),
+            "links": len(tuple(router.links.identities())),
+            "parked": router.parked,
+            "known": known.held + known.used + known.unknown,
+            "joined": self.joined,
+            "lost": self.lost,
+            "bans": self.bans,
+            "refused": dict(router.counts + router.peers.counts),
+            **self._relay_row(),
+        }
+
+    def _relay_row(self) -> dict[str, Any]:
+        """Return what goes over relays, and what the node relays itself."""
+        part = self._router.find_part(DestinationKind.RELAY)
+        if not isinstance(part, Relays):
+            return {}
+        found = part.statistics()
+        return {
+            "sealed": found.sealed,
+            "relayed": found.relayed,
+            "relayed_bytes": found.relayed_size,
+            "held": found.held,
+            "held_bytes": found.held_size,
+            "reservations": found.reservations,
+            "reserved": found.reserved,
+            "relay_refused": {each.name.lower(): n for each, n in found.refused.items()},
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the nodes that have joined."""
+        router = self._router
+        engines = Counter(
+            node
+            for each in router.table.destinations()
+            if each.kind is DestinationKind.ENGINE and (node := router.home(each.identity))
+        )
+        return [
+            {
+                "identity": identity_text(node),
+                "dialled": session.dialled,
+                "engines": engines[node],
+                "waiting": len(session.waiting),
+            }
+            for node, session in router.peers.sessions.items()
+            if session.is_greeted
+        ]

@@ -1,0 +1,54 @@
+"""The metrics of a node's router of identities, by the row that it has for operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...protocol.metrics import Metric
+from ._metrics import counter, gauge
+
+if TYPE_CHECKING:
+    from .._node import Node
+
+__all__ = ["IDENTITY_FAMILIES", "identity_metrics"]
+
+_FIGURES: Final = {
+    "engines": gauge("identity_engines", "Engines of the node."),
+    "nodes": gauge("identity_nodes", "Other nodes that have joined it."),
+    "links": gauge("identity_links", "Identities elsewhere that messages are exchanged with."),
+    "parked": gauge("identity_parked", "Messages that wait until it is known where they go."),
+    "known": gauge("identity_known", "Identities in the directory."),
+    "joined": counter("identity_joined", "Nodes that have joined."),
+    "lost": counter("identity_lost", "Links to joined nodes that have ended."),
+    "bans": counter("identity_bans", "Identities that were banned."),
+    "sealed": counter("identity_sealed", "Messages that were sealed and sent over relays."),
+    "relayed": counter("identity_relayed", "Messages and answers relayed for other nodes."),
+    "relayed_bytes": counter("identity_relayed_bytes", "Bytes relayed for other nodes."),
+    "held": gauge("identity_relay_held", "Messages to relay that wait for a link."),
+    "held_bytes": gauge("identity_relay_held_bytes", "Bytes to relay that wait for a link."),
+    "reservations": gauge("identity_relay_reservations", "Reservations of other nodes here."),
+    "reserved": gauge("identity_relay_reserved", "Reservations of this node at relays."),
+}
+_REFUSED: Final = counter(
+    "identity_refused", "What was refused or dropped, by the reason.", "reason"
+)
+_RELAY_REFUSED: Final = counter(
+    "identity_relay_refused", "Messages that were not relayed, by the status.", "status"
+)
+
+IDENTITY_FAMILIES: Final = (*_FIGURES.values(), _REFUSED, _RELAY_REFUSED)
+
+
+def identity_metrics(node: Node) -> Iterator[Metric | None]:
+    """Yield the metrics of a node's router of identities; none if it has no identity."""
+    report = node.parts.reports.get("identity")
+    if report is None:
+        return
+    (row,) = report()
+    for name, family in _FIGURES.items():
+        yield Metric(family, (((), row.get(name, 0)),))
+    # Reasons and statuses are those that the code has.
+    for name, family in (("refused", _REFUSED), ("relay_refused", _RELAY_REFUSED)):
+        found = sorted(cast("Mapping[str, Any]", row.get(name, {})).items())
+        yield Metric(family, tuple(((label,), count) for label, count in found))

@@ -1,0 +1,111 @@
+"""What the router of identities has done, for operators."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from onward.actors import Node
+from onward.actors._node_report import node_report
+from onward.actors.monitoring import Monitor
+from onward.protocol.identity import RelayPolicy, identity_text, short_text
+from onward.protocol.metrics import metrics_text
+from tests.support.identities import engine_text, key_of
+from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
+from tests.support.transports import Echo
+
+
+def read(monitor: Monitor) -> dict[str, dict[tuple[str, ...], float]]:
+    read: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(
+        "".join(metrics_text(filter(None, monitor.metrics.collect())))
+    ):
+        for sample in family.samples:
+            read.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return read
+
+
+def asked(of: Member, question: str) -> list[dict[str, object]]:
+    report = node_report(of.node, question)
+    assert report is not None
+    rows: list[dict[str, object]] = json.loads(report)["rows"]
+    return rows
+
+
+async def test_a_relay_has_figures_of_its_load_and_refusals() -> None:
+    async with Node("a") as a, Node("r") as r, Node("b") as b:
+        one, relay, other = await member(a), await member(r, relay=OPEN), await member(b)
+        introduce(one, relay, other)
+        await chain(one, relay, other)
+        await asyncio.sleep(20)  # ids begin late enough for nodes that have just started
+        await b.start(Echo, address="echo")
+        engine = other.identities.engine("echo")
+        tell_engine(one, engine, other, "echo")
+        route = f"{relay_text(relay)} => {engine_text(engine)}"
+        assert (await a.request(route, b"12")).payload == b"12"
+        (row,) = asked(relay, "identity")
+        assert row["identity"] == identity_text(relay.own)
+        assert (row["nodes"], row["joined"], row["lost"], row["relayed"]) == (2, 2, 0, 2)
+        assert row["relay_refused"] == {}
+        assert (await _figure(one, "sealed"), await _figure(other, "engines")) == (1, 1)
+        rows = asked(relay, "identities")
+        assert {each["identity"]: each["engines"] for each in rows} == {
+            identity_text(one.own): 0,
+            identity_text(other.own): 1,
+        }
+        assert [each["dialled"] for each in rows] == [False, True]
+        found = read(Monitor(r))
+        assert found["onward_identity_relayed_total"][()] == 2
+        assert found["onward_identity_relayed_bytes_total"][()] > 1000
+        assert found["onward_identity_nodes"][()] == 2
+    async with Node("none") as none:
+        assert "onward_identity_nodes" not in read(Monitor(none))
+
+
+async def _figure(of: Member, name: str) -> object:
+    return asked(of, "identity")[0][name]
+
+
+async def test_what_is_not_relayed_is_counted_by_its_status() -> None:
+    closed = RelayPolicy(destinations=frozenset({key_of("other").identity}))
+    async with Node("a") as a, Node("r") as r, Node("b") as b:
+        one, relay, other = await member(a), await member(r, relay=closed), await member(b, "x")
+        introduce(one, relay, other)
+        await chain(one, relay, other)
+        await asyncio.sleep(20)
+        a.send(f"{relay_text(relay)} => 36#node:{identity_text(other.own)} => x", b"")
+        await asyncio.sleep(1)
+        found = read(Monitor(r))
+        assert found["onward_identity_relay_refused_total"] == {("permission_denied",): 1}
+
+
+async def test_joined_and_lost_and_banned_nodes_are_told_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, logger="onward.actors.identity"):
+        async with Node("a") as a, Node("b") as b:
+            one, other = await member(a), await member(b)
+            await chain(one, other)
+            name = short_text(one.own)
+            other.identities.ban(one.own)
+            assert (await _figure(other, "lost"), await _figure(other, "bans")) == (1, 1)
+            assert asked(other, "identities") == []
+    told = [
+        (getattr(each, "event", ""), each.getMessage())
+        for each in caplog.records
+        if name in each.getMessage()
+    ]
+    assert ("identity.joined", f"{name} has joined") in told
+    assert ("identity.lost", f"{name} is lost") in told
+    assert ("identity.banned", f"{name} is banned") in told
+
+
+async def test_a_node_without_a_router_has_none() -> None:
+    async with Node("a") as a:
+        made = await member(a)
+        await a.stop_worker("identity")
+        assert node_report(made.node, "identity") is None
