@@ -168,7 +168,8 @@ class RelayService:
         """Whether a destination is of this node."""
         if destination.kind is DestinationKind.NODE:
             return destination.identity == self._router.own
-        return self._router.engines.of(destination.identity) is not None
+        is_engine = destination.kind is DestinationKind.ENGINE
+        return is_engine and self._router.engines.of(destination.identity) is not None
 
     def allows(self, source: Identity, following: Identity) -> RelayStatus:
         """Return whether the policy allows a message, as `OK` or the reason why not."""
