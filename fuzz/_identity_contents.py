@@ -19,8 +19,7 @@ from _identity_records import (
     reshaped,
     written,
 )
-from _identity_world import DOMAIN, KEYED, LOCAL, STRANGE, World
-from cbor2 import loads
+from _identity_world import ASKED, DOMAIN, KEYED, LOCAL, STRANGE, World
 
 from onward.actors.identity._outgoing import ONWARD
 from onward.protocol import (
@@ -33,10 +32,10 @@ from onward.protocol.identity import (
     AdvertKind,
     ControlContent,
     DestinationKind,
-    DomainRequest,
     EngineContent,
     Identity,
     InnerKind,
+    JoinRequest,
     P2PContent,
     RelayContent,
     ReplyContent,
@@ -46,10 +45,10 @@ from onward.protocol.identity import (
     relay_info,
     room_for,
     seal,
-    serialize_domain_record,
     sign,
+    sign_join_request,
 )
-from onward.protocol.ockam import encode_message
+from onward.protocol.ockam import decode_message, encode_message
 
 SELF: Final = Address(IDENTITY, b"self")
 ENGINES: Final = 64
@@ -221,20 +220,42 @@ def reply_content(_: World, random: Random) -> list[P2PContent]:
     return [ReplyContent(random.choice((HANDLE, random.randbytes(16))), answer)]
 
 
-def domain_content(world: World, random: Random) -> list[P2PContent]:
-    """Return requests to a domain."""
-    world.ids += 1
-    body = encode_message(Message(random_route(random), random_route(random), b"asked"))
-    path = (STRANGE.identity,) if random.random() < 0.8 else (KEYS[2].identity, STRANGE.identity)
-    expiry = world.now() + int(random.random() * 60_000)
-    request = DomainRequest(path[0], DOMAIN.identity, world.ids, path, expiry, ONWARD, body)
-    return changed(random, loads(serialize_domain_record(request)), ControlContent)
-
-
 def reservation_content(_: World, random: Random) -> list[P2PContent]:
     """Return what is said about reservations."""
     name = random.choice(("reservation request", "reservation answer"))
     return changed(random, random.choice(TREES[name]), ControlContent)
+
+
+def domain_content(world: World, random: Random) -> list[P2PContent]:
+    """Return requests to a domain that the node serves, and answers to those that it has sent."""
+    pending = [each.request for each in world.router.domains.requests._pending.values()]
+    asked = [each for each in pending if each.domain == ASKED.identity]
+    route, back = random_route(random), random_route(random)
+    onward = (SELF,) if random.random() < 0.8 else route
+    protocol, member = (ONWARD.name, ONWARD.version), STRANGE.identity
+    chance = random.random()
+    if chance < 0.4 or not asked:
+        path = [KEYS[1].identity, member] if random.random() < 0.5 else [member]
+        expiry = world.now() + int(random.random() * 60_000)
+        body = encode_message(Message(onward, back, b"?"))
+        number = int(random.random() * 2**40)
+        tree: Any = [48, path[0], DOMAIN.identity, number, path, expiry, protocol, body]
+    elif chance < 0.7:
+        one = random.choice(asked)
+        to = decode_message(one.body)[1] if random.random() < 0.8 else route
+        body = encode_message(Message(to, back, b"!")) if random.random() < 0.9 else b""
+        result = 0 if random.random() < 0.8 else int(random.random() * 12)
+        way = one.path[::-1]
+        tree = [49, one.domain, member, one.src, one.id, way, result, protocol, body]
+    elif chance < 0.9:
+        one = random.choice(asked)
+        tree = [50, one.src, one.id, int(random.random() * 12)]
+    else:
+        domain = random.choice((DOMAIN, ASKED)).identity
+        created = world.now() + int(random.random() * 100) - 50
+        signed = sign_join_request(JoinRequest(member, domain, None, created), STRANGE)
+        tree = [51, signed]
+    return changed(random, tree, ControlContent)
 
 
 class Source(NamedTuple):
@@ -258,7 +279,7 @@ SOURCES: Final = {
     "control records": Source(8, control_of("control record")),
     "topic records": Source(8, control_of("topic record")),
     "domain records": Source(8, control_of("domain record")),
-    "requests to a domain": Source(6, domain_content),
+    "requests to domains and answers": Source(8, domain_content),
     "reservations": Source(2, reservation_content),
 }
 MAKERS: Final = [each.make for each in SOURCES.values() for _ in range(each.share)]

@@ -25,10 +25,9 @@ from onward.protocol import (
 from onward.protocol.identity import (
     MAX_HANDLES_OF_PEER,
     SCOPE_ANY,
-    AdvertSource,
     ControlContent,
     Destination,
-    DomainAdvert,
+    DomainRequestLimits,
     EngineAdvert,
     Greeting,
     Identity,
@@ -41,6 +40,7 @@ from onward.protocol.identity import (
     RelayPolicy,
     SigningKey,
     Verifiers,
+    identity_text,
     serialize_greeting,
     serialize_p2p_message,
     sign_advert,
@@ -52,16 +52,20 @@ STRANGE: Final = KEYS[0]
 KEYED: Final = KEYS[1]
 """The key of an engine at the strange node."""
 DOMAIN: Final = SigningKey(b"domain".rjust(32, b"-"))
+"""The key of a domain that the node serves, as a member and as its founder."""
 LOCAL: Final = SigningKey(b"local".rjust(32, b"-"))
 """The key of an engine of the node."""
 KEYS_OF_ROUTER: Final = IdentityKeys(OURS, bytes(32), None, None, "", NOW)
 """The keys of the node, of which `SEALING` has the one to seal to."""
 LOAD: Final = RelayLoadLimits(rate=4000, burst=4000, held_messages=64, peer_messages=32)
+ASKED: Final = SigningKey(b"asked".rjust(32, b"-"))
+"""The key of a domain with the strange node alone as a member."""
 PUBLISHERS: Final = (STRANGE.identity, LOCAL.identity)
 """What may publish to the topic that may go everywhere."""
 OPTIONS: Final = IdentityOptions(
     max_correspondents=40, max_peers=8, max_parked=8, max_topics=16, max_subscribers=8
 )
+LIMITS: Final = DomainRequestLimits()
 MADE_ROOM: Final = (
     "links of identities that made room for others",
     "links of identities that made room for others of their node",
@@ -184,10 +188,15 @@ class World:
             for topic in (KEYS[2], LOCAL):
                 for name in ("recorder", "keyed"):
                     await identities.subscribe(topic.identity, name)
-            # A domain of the two nodes, which a worker here serves.
-            told = DomainAdvert(DOMAIN.identity, (OURS.identity, STRANGE.identity), 1, NOW)
-            identities.directory.put(sign_advert(told, DOMAIN), AdvertSource.LOCAL)
-            identities.serve(DOMAIN.identity, "recorder")
+            # A domain of the two nodes, which a worker here serves, and one that is asked.
+            draws = Random(0)
+            world.router.domains.random = lambda: draws.getrandbits(62)
+            both = OURS.identity, STRANGE.identity
+            identities.found_domain(DOMAIN, both, admit=lambda _: True)
+            identities.serve(DOMAIN.identity, "recorder", expose=["keyed"])
+            identities.found_domain(
+                ASKED, [STRANGE.identity], admit=lambda request: request.created % 2 == 0
+            )
             listener = await node.listen("memory://router", expose=[ROUTER])
             link = await strange.connect(listener.uri, expose=[ROUTER])
             worker.way = (link, ROUTER)
@@ -210,10 +219,21 @@ class World:
         """Return the time, in Unix milliseconds."""
         return self.router.milliseconds()
 
+    def ask(self) -> None:
+        """Send messages to the domain of the strange node, with a way back and without."""
+        route = f"36#domain:{identity_text(ASKED.identity)}"
+        for sender in ("recorder", "keyed"):
+            worker = self.node.parts.table.worker_at(Address(0, sender.encode()))
+            if isinstance(worker, Worker):
+                worker.send(route, b"?")
+        self.node.send(route, b"!")
+
     async def turn(self, random: Random) -> None:
         """Wait until what was sent has arrived, and time has passed; then check the limits."""
+        self.ask()
         await asyncio.sleep(0.02 if random.random() < 0.95 else 5.0)
         router, held = self.router, self.identities.relay_statistics()
+        domains = self.router.domains
         sizes = (
             ("links", len(router.links._links), OPTIONS.max_correspondents),
             ("ways", len(router.peers._ways), OPTIONS.max_peers),
@@ -225,6 +245,10 @@ class World:
             ("topics", len(self.identities.topics()), OPTIONS.max_topics + 1),
             ("messages that are held", held.held, LOAD.held_messages),
             ("ways of answers", held.handles, MAX_HANDLES_OF_PEER),
+            ("requests to domains", len(domains.requests), LIMITS.pending),
+            ("answers to domains", domains.served.waiting, LIMITS.pending_of_peer),
+            ("domains that are asked", len(domains._asked), len(domains.requests)),
+            ("requests to join", len(domains.memberships._deciding), 1),
             ("reasons", len(router.counts), 100),
             ("addresses", sum(map(len, router.links._values.values())), 64 * 128),
         )
