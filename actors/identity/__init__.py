@@ -39,6 +39,7 @@ from ._key_file import (
 )
 from ._memberships import Admit, admit_none
 from ._options import IdentityOptions
+from ._own_adverts import ADDRESS_WEIGHT
 from ._peers import ROUTER
 from ._relay_service import PassedOn
 from ._relay_statistics import RelayStatistics
@@ -49,6 +50,7 @@ from ._topic_reports import SubscriberHooks, TopicReport
 from ._topics_part import Topics
 
 __all__ = [
+    "ADDRESS_WEIGHT",
     "DIRECTORY",
     "DIRECTORY_FILE_MODE",
     "KEY_FILE_MODE",

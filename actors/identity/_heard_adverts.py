@@ -71,19 +71,19 @@ class HeardAdverts:
             ahead: The time by which its clock is ahead of that here, in milliseconds.
 
         Returns:
-            The identities that they are of, without those that were refused.
+            The identities of which more is known now.
         """
         router, heard = self._router, list[Identity]()
         for envelope in envelopes:
             if self._rates.spend(node, router.loop_time()) is not RelayStatus.OK:
                 router.counts["adverts beyond those that a node may tell"] += 1
                 continue
-            advert = self._put(node, envelope, ahead)
-            if advert is not None:
-                heard.append(advert.identity)
+            identity = self._put(node, envelope, ahead)
+            if identity is not None:
+                heard.append(identity)
         return heard
 
-    def _put(self, node: Identity, envelope: AdvertEnvelope, ahead: int) -> Advert | None:
+    def _put(self, node: Identity, envelope: AdvertEnvelope, ahead: int) -> Identity | None:
         router = self._router
         try:
             advert = read_advert(envelope).advert
@@ -107,7 +107,7 @@ class HeardAdverts:
         if of_node and isinstance(advert, EngineAdvert) and not self._is_banned(advert.identity):
             # Believed of itself, by the node that has it.
             router.learn(advert.identity, node)
-        return advert
+        return None if outcome is PutOutcome.KNOWN else advert.identity
 
     def _put_own(self, envelope: AdvertEnvelope) -> None:
         """Receive an advert of this node or of an engine of it: it may be of an earlier start."""

@@ -1,15 +1,23 @@
-"""The part of the router that nodes ask each other by for adverts."""
+"""The part of the router that looks up identities: in the directory, and at other nodes."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol.identity import (
     AdvertRequest,
     AdvertResponse,
+    AskNode,
     BadRecord,
     ControlContent,
     Identity,
+    LookupEnd,
+    LookupEvent,
+    LookupFailure,
+    LookupOutcome,
+    LookupTable,
     P2PContent,
     RateLimiter,
     RelayLoadLimits,
@@ -18,6 +26,8 @@ from ...protocol.identity import (
     parse_control,
     serialize_control,
 )
+from .._worker import Worker
+from ..runtime._timer import Timer
 from ._router_part import RouterPart
 
 if TYPE_CHECKING:
@@ -35,13 +45,105 @@ class LookupsPart(RouterPart):
 
     Args:
         router: The router.
+        worker: Its worker, for timers.
+
+    Attributes:
+        table: The look-ups under way.
     """
 
     controls: ClassVar[range] = range(32)
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, worker: Worker) -> None:
+        self.table: Final = LookupTable()
         self._router: Final = router
+        self._worker: Final = worker
         self._rates: Final = RateLimiter(RelayLoadLimits(rate=_RATE, burst=_BURST))
+        self._ended: Final[dict[Identity, asyncio.Future[None]]] = {}
+        self._timer: Timer | None = None
+        self._due = 0.0
+
+    # --- to ask -------------------------------------------------------------------------------
+
+    def wanted(self, identity: Identity) -> str | None:
+        """Look up an identity that messages wait for; return why not, if it is not."""
+        outcome, events = self.table.start(identity, self._now())
+        self._act(events)
+        if outcome in {LookupOutcome.STARTED, LookupOutcome.UNDER_WAY}:
+            return None
+        return outcome.value
+
+    def ask(self, identity: Identity) -> None:
+        """Look up an identity, unless that is under way or none has known it a moment ago."""
+        self.wanted(identity)
+
+    def lookup(self, identity: Identity) -> asyncio.Future[None] | None:
+        """Look up an identity; return what to wait for, or `None` if it is not looked up."""
+        ended = self._ended.get(identity)
+        if ended is None and self.wanted(identity) is None:
+            ended = self._ended[identity] = self._worker.node.loop.create_future()
+        return ended
+
+    def found(self, identity: Identity) -> None:
+        """End the look-up of an identity, as more is known of it."""
+        self.table.found(identity)
+        self._tell(identity)
+
+    def node_joined(self, node: Identity) -> None:
+        """Ask a node for all that waits."""
+        self._act(self.table.node_joined(node, self._now()))
+        self._router.want_parked()
+
+    def node_lost(self, node: Identity) -> None:
+        """Ask others for what a node was asked for."""
+        self._act(self.table.node_lost(node, self._now()))
+
+    def close(self) -> None:
+        """End all look-ups."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for identity in tuple(self._ended):
+            self._tell(identity)
+
+    def _act(self, events: Iterable[LookupEvent]) -> None:
+        router = self._router
+        for event in events:
+            match event:
+                case AskNode(identity, node):
+                    content = ControlContent(serialize_control(AdvertRequest(identity)))
+                    # If it is not handed over, the node is lost, or does not answer.
+                    router.outgoing.tell(node, content, lambda _: None)
+                case LookupEnd(identity, reason):
+                    self._tell(identity)
+                    if reason is not LookupFailure.NONE_ASKED:
+                        router.not_found(identity, reason.value)
+        self._arm()
+
+    def _tell(self, identity: Identity) -> None:
+        ended = self._ended.pop(identity, None)
+        if ended is not None and not ended.done():
+            ended.set_result(None)
+
+    def _arm(self) -> None:
+        """Set the timer for what is due first."""
+        due = self.table.get_timer()
+        if self._timer is not None:
+            if due is not None and due >= self._due:
+                return  # it runs out early, and is set again
+            self._timer.cancel()
+            self._timer = None
+        if due is not None:
+            self._due = due
+            self._timer = self._worker.after(max(0.0, due - self._now()), self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._act(self.table.handle_timer(max(self._due, self._now())))
+
+    def _now(self) -> float:
+        return self._router.loop_time()
+
+    # --- to answer ----------------------------------------------------------------------------
 
     def receive(self, session: Session, content: P2PContent) -> None:
         """Receive a request for adverts, or adverts."""
@@ -54,17 +156,14 @@ class LookupsPart(RouterPart):
         match control:
             case AdvertRequest(identity):
                 self._answer(session.node, identity)
-            case AdvertResponse(_, adverts):
-                self._router.heard_adverts.hear(session.node, adverts)
+            case AdvertResponse(identity, adverts):
+                heard = self._router.heard_adverts.hear(session.node, adverts)
+                if identity in heard:
+                    self._router.found(identity)
+                else:
+                    self._act(self.table.knows_nothing(identity, session.node, self._now()))
             case _:
                 counts[f"requests that are refused: {ResultCode.DENIED.name}"] += 1
-
-    def ask(self, identity: Identity) -> None:
-        """Ask nodes that there are links to for the adverts of an identity."""
-        content = ControlContent(serialize_control(AdvertRequest(identity)))
-        sessions = [each for each in self._router.peers.sessions.values() if each.is_greeted]
-        for session in sessions[:_MOST_ASKED]:
-            self._router.outgoing.tell(session.node, content, lambda _: None)
 
     def _answer(self, node: Identity, identity: Identity) -> None:
         """Answer with what is known of an identity; other nodes are not asked for it."""
@@ -82,5 +181,3 @@ _RATE: Final = 100
 counted."""
 _BURST: Final = 1_000
 """Requests of one node that are answered at once. Beyond: as above."""
-_MOST_ASKED: Final = 8
-"""Most nodes that are asked for one identity at a time."""

@@ -155,7 +155,7 @@ class Router(PeerEvents):
         self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
         self._part_of_control: Final[dict[int, RouterPart]] = {}
         self._parked: Final = Parking(options.max_parked)
-        self.lookups: Final = LookupsPart(self)
+        self.lookups: Final = LookupsPart(self, worker)
         self.add_part(self.lookups)
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
@@ -350,6 +350,9 @@ class Router(PeerEvents):
         if pending is None:
             waiting = counted(self._options.max_parked, "message")
             raise Unresolved(to, f"{waiting} wait for it already")
+        reason = self.lookups.wanted(identity)
+        if reason is not None:
+            raise Unresolved(to, reason)
         return pending
 
     @property
@@ -357,8 +360,14 @@ class Router(PeerEvents):
         """The messages that wait until more is known of where they go."""
         return sum(map(self._parked.count, self._parked))
 
+    def want_parked(self) -> None:
+        """Look up all that messages wait for, as there is one more node to ask."""
+        for identity in self._parked:
+            self.lookups.wanted(identity)
+
     def found(self, identity: Identity) -> None:
         """Resolve again what waits for an identity, as more is known of it."""
+        self.lookups.found(identity)
         self._parked.resume(identity)
 
     def not_found(self, identity: Identity, reason: str) -> None:
@@ -430,7 +439,7 @@ class Router(PeerEvents):
     def unban(self, identity: Identity) -> None:
         """Accept messages of an identity again; a node has to join anew."""
         self.table.update(Destination(DestinationKind.NODE, identity), None)
-        self.lookups.ask(identity)  # what came meanwhile was refused
+        self.found(identity)  # it is looked up anew, as what came meanwhile was refused
 
     def _directory_updated(self, update: IdentityUpdated) -> None:
         """Ban what has no trust any more, and no longer what has some again; follow adverts."""
@@ -445,7 +454,7 @@ class Router(PeerEvents):
             if self.table.is_banned(identity):
                 self.unban(identity)
         self.heard_adverts.follow(update)
-        if identity in self._parked and update.record is not None:
+        if update.record is not None:
             self.found(identity)
 
     def _updates_lost(self, _: int) -> None:

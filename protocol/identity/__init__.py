@@ -222,12 +222,14 @@ from ._link_handshake import LinkDialler, LinkHandshake, LinkLimits, LinkListene
 from ._link_keys import SESSION_SIZE, LinkSecret, SessionKeys, transcript
 from ._link_states import LINK, LinkFailure, LinkInput, LinkRefusalCode, LinkState, link_replaces
 from ._lookups import (
-    DroppedMessage,
+    AskNode,
+    LookupEnd,
+    LookupEvent,
+    LookupFailure,
     LookupLimits,
+    LookupOutcome,
     LookupStatistics,
     LookupTable,
-    ParkedDropReason,
-    ParkOutcome,
 )
 from ._message_ids import COUNT_BITS, MAX_ID_COUNTERS, MAX_START, MessageIds, id_time
 from ._messages import (
@@ -541,6 +543,7 @@ __all__ = [
     "AdvertResponse",
     "AdvertSource",
     "Answer",
+    "AskNode",
     "AtNode",
     "BadIdentity",
     "BadKey",
@@ -577,7 +580,6 @@ __all__ = [
     "DomainRequests",
     "DomainResponse",
     "DomainTable",
-    "DroppedMessage",
     "EngineAdvert",
     "EngineContent",
     "EngineMessage",
@@ -630,9 +632,13 @@ __all__ = [
     "LocalMetadata",
     "Lock",
     "LookUp",
+    "LookupEnd",
+    "LookupEvent",
+    "LookupFailure",
     "LookupIdentityRequest",
     "LookupIdentityResponse",
     "LookupLimits",
+    "LookupOutcome",
     "LookupStatistics",
     "LookupTable",
     "MessageIds",
@@ -644,8 +650,6 @@ __all__ = [
     "Ordering",
     "P2PContent",
     "P2PMessage",
-    "ParkOutcome",
-    "ParkedDropReason",
     "PassedBack",
     "PassphraseNeeded",
     "PeelOutcome",

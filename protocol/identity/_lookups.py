@@ -1,310 +1,353 @@
-"""Look-ups under way, and the messages that wait for their answers.
+"""Look-ups under way: which nodes are asked for an identity, and which have answered.
 
-A message to an identity that is not known is parked, and the first one starts a look-up. Those that
-follow wait for the same answer, so a storm of messages costs one look-up and what the limits allow.
-They leave in the order in which they came, or are dropped with a reason: when their own time is up,
-or that of the look-up.
+All that waits for an identity waits for one look-up. So many nodes are asked at a time, those first
+that were asked longest ago; as one knows nothing, or does not answer, another one is asked. An
+identity that none of them knows is *missing* for a while: what wants it in that time asks none.
 
-Times are Unix milliseconds, as they are compared with the expiry of messages.
+Times are seconds of a clock that does not go back.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from typing import Annotated, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
-from ..options import Count, Range, Size, check_options
+from ..options import Count, Seconds, check_options
 from ._identities import Identity
 
 __all__ = [
-    "DroppedMessage",
+    "AskNode",
+    "LookupEnd",
+    "LookupEvent",
+    "LookupFailure",
     "LookupLimits",
+    "LookupOutcome",
     "LookupStatistics",
     "LookupTable",
-    "ParkOutcome",
-    "ParkedDropReason",
 ]
 
-M = TypeVar("M")
-
-Milliseconds: TypeAlias = Annotated[int, Range(least=1, unit="milliseconds")]
-"""A time in milliseconds."""
-
 _SLACK = 64
-"""Times of messages that have left which are kept before they are swept, besides as many as those
-of messages that are there."""
+"""Times of look-ups that have ended which are kept before they are swept, besides as many as there
+are look-ups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupLimits:
-    """Limits of messages that wait for look-ups.
+    """Limits of look-ups.
 
     Attributes:
-        max_messages: Messages that wait for one identity. Beyond: a further one is refused.
-        max_size: Bytes of the messages that wait for one identity. Beyond: as for `max_messages`.
-        max_lookups: Look-ups under way. Beyond: a message that needs another one is refused.
-        max_total_size: Bytes of all messages that wait. Beyond: a further one is refused.
-        timeout: Time for which an answer is waited for, in milliseconds. Beyond: the messages are
-            dropped, and the next one starts a look-up anew.
+        max_lookups: Look-ups under way. Beyond: what needs another one is refused.
+        max_asked: Nodes that are asked for one identity at a time. Beyond: further ones are asked
+            when these have answered, or after `patience`.
+        patience: Time after which a node that has not answered is not waited for, in seconds. The
+            next ones are asked then.
+        timeout: Time after which a look-up ends, in seconds, whether all have answered or not.
+        max_missing: Identities that are remembered as missing. Beyond: the oldest is let go, and
+            asked for again.
+        missing_time: Time for which an identity is missing, in seconds. Then it is asked for again.
 
     Raises:
         ValueError: A value is out of its range.
     """
 
-    max_messages: Count = 64
-    max_size: Size = 1024 * 1024
     max_lookups: Count = 1024
-    max_total_size: Size = 16 * 1024 * 1024
-    timeout: Milliseconds = 5_000
+    max_asked: Count = 8
+    patience: Seconds = 1.0
+    timeout: Seconds = 5.0
+    max_missing: Count = 4096
+    missing_time: Seconds = 3.0
 
     def __post_init__(self) -> None:
         check_options(self)
 
 
-class ParkOutcome(StrEnum):
-    """The outcome of a message that is to be parked. As a value, the text for people.
+class LookupOutcome(StrEnum):
+    """The outcome of a wish to look up an identity. As a value, the text for people.
 
-    With `STARTED` and `PARKED` the message waits, and for `STARTED` the caller has to look up. With
-    any other it is refused.
+    With `STARTED` and `UNDER_WAY` it is looked up; with any other it is not.
     """
 
-    STARTED = "it waits for a look-up that begins"
-    PARKED = "it waits for a look-up that is under way"
-    EXPIRED = "it has expired"
-    MESSAGES = "as many messages as may wait for its destination"
-    SIZE = "as many bytes as may wait for its destination"
+    STARTED = "a look-up of it begins"
+    UNDER_WAY = "a look-up of it is under way"
+    MISSING = "it was not found a moment ago"
     LOOKUPS = "as many look-ups as may be under way"
-    TOTAL_SIZE = "as many bytes as may wait in all"
 
 
-class ParkedDropReason(StrEnum):
-    """The reason for which a parked message is dropped. As a value, the text for people."""
+class LookupFailure(StrEnum):
+    """The reason for which a look-up ends without an answer. As a value, the text for people."""
 
-    EXPIRED = "it expired while its destination was looked up"
-    TIMEOUT = "the look-up of its destination was not answered in time"
+    NOT_FOUND = "it was not found: no node that there is a link to knows it"
+    TIMEOUT = "the nodes that were asked for it have not answered in time"
+    NONE_ASKED = "there was no node to ask for it"
 
 
-class DroppedMessage(NamedTuple, Generic[M]):
-    """A parked message that is dropped.
+class AskNode(NamedTuple):
+    """A node is to be asked for an identity.
 
     Attributes:
-        destination: The identity that it waited for.
-        message: The message.
+        identity: The identity.
+        node: The node.
+    """
+
+    identity: Identity
+    node: Identity
+
+
+class LookupEnd(NamedTuple):
+    """A look-up has ended without an answer.
+
+    Attributes:
+        identity: The identity.
         reason: Why.
     """
 
-    destination: Identity
-    message: M
-    reason: ParkedDropReason
+    identity: Identity
+    reason: LookupFailure
+
+
+LookupEvent: TypeAlias = AskNode | LookupEnd
+"""An effect of what happens to look-ups."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupStatistics:
-    """The look-ups under way at one moment.
+    """The look-ups at one moment.
 
     Attributes:
         lookups: Look-ups under way.
-        messages: Messages that wait.
-        size: Bytes of these.
-        started: Look-ups since the start.
-        outcomes: The number of messages with each outcome.
-        dropped: The number of messages that were dropped for each reason.
+        missing: Identities that are remembered as missing.
+        asked: Nodes that were asked since the start, each time.
+        outcomes: The number of wishes with each outcome.
+        ended: The number of look-ups that have ended for each reason.
+        found: The number of look-ups that were answered.
     """
 
     lookups: int
-    messages: int
-    size: int
-    started: int
-    outcomes: tuple[tuple[ParkOutcome, int], ...]
-    dropped: tuple[tuple[ParkedDropReason, int], ...]
+    missing: int
+    asked: int
+    outcomes: tuple[tuple[LookupOutcome, int], ...]
+    ended: tuple[tuple[LookupFailure, int], ...]
+    found: int
 
 
-class _Parked(NamedTuple, Generic[M]):
-    """A message that waits: its bytes, its expiry in Unix milliseconds, and itself."""
-
-    size: int
-    expiry: int | None
-    message: M
-
-
-class _Lookup(Generic[M]):
+class _Lookup:
     """A look-up under way.
 
     Attributes:
-        deadline: When it is given up, in Unix milliseconds.
-        size: Bytes of its messages.
-        messages: The messages, by a number that grows.
+        deadline: When it ends, in seconds.
+        due: When the nodes that are waited for are waited for no longer, in seconds.
+        asked: The nodes that were asked.
+        awaited: Those of them that are waited for.
+        is_silent: Whether one of them has not answered in time.
     """
 
-    __slots__ = ("deadline", "messages", "size")
+    __slots__ = ("asked", "awaited", "deadline", "due", "is_silent")
 
-    def __init__(self, deadline: int) -> None:
+    def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self.size = 0
-        self.messages: dict[int, _Parked[M]] = {}
+        self.due = deadline
+        self.asked: set[Identity] = set()
+        self.awaited: set[Identity] = set()
+        self.is_silent = False
 
 
-class LookupTable(Generic[M]):
-    """The look-ups under way, by identity, with the messages that wait for each.
+class LookupTable:
+    """The look-ups under way, by identity, and the nodes to ask.
 
     Args:
         limits: The limits.
     """
 
     __slots__ = (
-        "_count",
-        "_dropped",
+        "_asked",
+        "_ended",
+        "_found",
         "_limits",
         "_lookups",
-        "_messages",
+        "_missing",
+        "_nodes",
         "_outcomes",
-        "_size",
         "_times",
     )
 
     def __init__(self, limits: LookupLimits | None = None) -> None:
         self._limits = LookupLimits() if limits is None else limits
-        self._lookups: dict[Identity, _Lookup[M]] = {}
-        # (time, number of the message, identity); 0 is the look-up itself. Times of what has left
-        # stay until they come, or there are too many such.
-        self._times: list[tuple[int, int, Identity]] = []
-        self._count = 0
-        self._messages = 0
-        self._size = 0
-        self._outcomes: Counter[ParkOutcome] = Counter()
-        self._dropped: Counter[ParkedDropReason] = Counter()
+        # The node that was asked longest ago is the first.
+        self._nodes: OrderedDict[Identity, None] = OrderedDict()
+        self._lookups: dict[Identity, _Lookup] = {}
+        # Identities that are missing, and until when; the oldest is the first.
+        self._missing: OrderedDict[Identity, float] = OrderedDict()
+        self._times: list[tuple[float, Identity]] = []
+        self._asked = 0
+        self._found = 0
+        self._outcomes: Counter[LookupOutcome] = Counter()
+        self._ended: Counter[LookupFailure] = Counter()
 
-    def park(
-        self, destination: Identity, message: M, size: int, expiry: int | None, now: int
-    ) -> ParkOutcome:
-        """Park a message until its destination is known.
+    def start(self, identity: Identity, now: float) -> tuple[LookupOutcome, list[LookupEvent]]:
+        """Look up an identity, unless that is under way or none has known it a moment ago.
 
         Args:
-            destination: The identity to look up.
-            message: The message.
-            size: Its bytes.
-            expiry: When it is of no use any more, in Unix milliseconds; `None` for never.
-            now: The time, in Unix milliseconds.
+            identity: The identity.
+            now: The time, in seconds.
         """
-        outcome = self._refusal(destination, size, expiry, now)
-        if outcome is None:
-            outcome = self._park(destination, _Parked(size, expiry, message), now)
+        events: list[LookupEvent] = []
+        outcome = self._outcome(identity, now)
         self._outcomes[outcome] += 1
-        return outcome
+        if outcome is LookupOutcome.STARTED:
+            lookup = self._lookups[identity] = _Lookup(now + self._limits.timeout)
+            heappush(self._times, (lookup.deadline, identity))
+            self._ask(identity, lookup, now, events)
+        return outcome, events
 
-    def release(self, destination: Identity) -> list[M]:
-        """End a look-up, as it is answered, and return its messages in the order they came in.
+    def is_awaited(self, identity: Identity, node: Identity) -> bool:
+        """Whether a node was asked for an identity, and has not answered."""
+        lookup = self._lookups.get(identity)
+        return lookup is not None and node in lookup.awaited
 
-        It ends whether the identity is known or not. There are no messages without a look-up, as
-        with an answer that is late.
+    def node_joined(self, node: Identity, now: float) -> list[LookupEvent]:
+        """Add a node that can be asked, for the look-ups under way as well.
+
+        What was missing is missing no longer, as it may know it.
         """
-        lookup = self._lookups.pop(destination, None)
-        if lookup is None:
-            return []
-        self._messages -= len(lookup.messages)
-        self._size -= lookup.size
-        self._sweep()
-        return [parked.message for parked in lookup.messages.values()]
+        self._nodes[node] = None
+        self._missing.clear()
+        events: list[LookupEvent] = []
+        for identity, lookup in self._lookups.items():
+            self._ask(identity, lookup, now, events)
+        return events
 
-    def get_timer(self) -> int | None:
-        """Return when `handle_timer` is to be called, in Unix milliseconds; `None` for never.
+    def node_lost(self, node: Identity, now: float) -> list[LookupEvent]:
+        """Remove a node: it does not answer any more."""
+        self._nodes.pop(node, None)
+        events: list[LookupEvent] = []
+        for identity, lookup in tuple(self._lookups.items()):
+            if node in lookup.awaited:
+                lookup.awaited.remove(node)
+                self._go_on(identity, lookup, now, events)
+        return events
+
+    def knows_nothing(self, identity: Identity, node: Identity, now: float) -> list[LookupEvent]:
+        """Receive the answer of a node that it knows nothing which is of use."""
+        events: list[LookupEvent] = []
+        lookup = self._lookups.get(identity)
+        if lookup is not None and node in lookup.awaited:
+            lookup.awaited.remove(node)
+            self._go_on(identity, lookup, now, events)
+        return events
+
+    def found(self, identity: Identity) -> bool:
+        """End the look-up of an identity, as more is known of it; return whether there was one."""
+        self._missing.pop(identity, None)
+        lookup = self._lookups.pop(identity, None)
+        if lookup is None:
+            return False
+        self._found += 1
+        self._sweep()
+        return True
+
+    def get_timer(self) -> float | None:
+        """Return when `handle_timer` is to be called, in seconds; `None` for never.
 
         It may be earlier than there is something to do.
         """
         return self._times[0][0] if self._times else None
 
-    def handle_timer(self, now: int) -> list[DroppedMessage[M]]:
-        """Drop messages of which the time, or that of the look-up, is up.
+    def handle_timer(self, now: float) -> list[LookupEvent]:
+        """Ask further nodes for those that do not answer, and end what is over its time.
 
         Args:
-            now: The time, in Unix milliseconds.
+            now: The time, in seconds.
         """
-        dropped: list[DroppedMessage[M]] = []
+        events: list[LookupEvent] = []
         while self._times and self._times[0][0] <= now:
-            time, number, destination = heappop(self._times)
-            lookup = self._lookups.get(destination)
+            _, identity = heappop(self._times)
+            lookup = self._lookups.get(identity)
             if lookup is None:
                 continue
-            if number:
-                parked = lookup.messages.pop(number, None)
-                if parked is not None:
-                    lookup.size -= parked.size
-                    self._drop(dropped, destination, [parked], ParkedDropReason.EXPIRED)
-            elif lookup.deadline == time:
-                del self._lookups[destination]
-                self._drop(dropped, destination, lookup.messages.values(), ParkedDropReason.TIMEOUT)
-        return dropped
+            if lookup.deadline <= now:
+                self._end(identity, _reason(lookup), now, events)
+            elif lookup.due <= now:
+                lookup.is_silent = lookup.is_silent or bool(lookup.awaited)
+                lookup.awaited.clear()
+                self._go_on(identity, lookup, now, events)
+        return events
 
     def statistics(self) -> LookupStatistics:
-        """Return the look-ups under way at this moment."""
+        """Return the look-ups at this moment."""
         return LookupStatistics(
             lookups=len(self._lookups),
-            messages=self._messages,
-            size=self._size,
-            started=self._outcomes[ParkOutcome.STARTED],
-            outcomes=tuple((each, self._outcomes[each]) for each in ParkOutcome),
-            dropped=tuple((each, self._dropped[each]) for each in ParkedDropReason),
+            missing=len(self._missing),
+            asked=self._asked,
+            outcomes=tuple((each, self._outcomes[each]) for each in LookupOutcome),
+            ended=tuple((each, self._ended[each]) for each in LookupFailure),
+            found=self._found,
         )
 
-    def _refusal(
-        self, destination: Identity, size: int, expiry: int | None, now: int
-    ) -> ParkOutcome | None:
-        """Return why a message may not be parked; `None` if it may."""
-        limits = self._limits
-        if expiry is not None and expiry <= now:
-            return ParkOutcome.EXPIRED
-        lookup = self._lookups.get(destination)
-        if lookup is None and len(self._lookups) >= limits.max_lookups:
-            return ParkOutcome.LOOKUPS
-        if lookup is not None and len(lookup.messages) >= limits.max_messages:
-            return ParkOutcome.MESSAGES
-        if size + (0 if lookup is None else lookup.size) > limits.max_size:
-            return ParkOutcome.SIZE
-        return ParkOutcome.TOTAL_SIZE if self._size + size > limits.max_total_size else None
+    def _outcome(self, identity: Identity, now: float) -> LookupOutcome:
+        if identity in self._lookups:
+            return LookupOutcome.UNDER_WAY
+        until = self._missing.get(identity)
+        if until is not None and now < until:
+            return LookupOutcome.MISSING
+        if len(self._lookups) >= self._limits.max_lookups:
+            return LookupOutcome.LOOKUPS
+        self._missing.pop(identity, None)
+        return LookupOutcome.STARTED
 
-    def _park(self, destination: Identity, parked: _Parked[M], now: int) -> ParkOutcome:
-        lookup = self._lookups.get(destination)
-        outcome = ParkOutcome.PARKED
-        if lookup is None:
-            outcome = ParkOutcome.STARTED
-            lookup = self._lookups[destination] = _Lookup(now + self._limits.timeout)
-            heappush(self._times, (lookup.deadline, 0, destination))
-        self._count += 1
-        lookup.messages[self._count] = parked
-        lookup.size += parked.size
-        self._messages += 1
-        self._size += parked.size
-        if parked.expiry is not None and parked.expiry < lookup.deadline:
-            heappush(self._times, (parked.expiry, self._count, destination))
-        return outcome
-
-    def _drop(
-        self,
-        dropped: list[DroppedMessage[M]],
-        destination: Identity,
-        messages: Iterable[_Parked[M]],
-        reason: ParkedDropReason,
+    def _ask(
+        self, identity: Identity, lookup: _Lookup, now: float, events: list[LookupEvent]
     ) -> None:
-        for parked in messages:
-            self._messages -= 1
-            self._size -= parked.size
-            self._dropped[reason] += 1
-            dropped.append(DroppedMessage(destination, parked.message, reason))
+        """Ask as many further nodes for an identity as may be waited for."""
+        free = self._limits.max_asked - len(lookup.awaited)
+        chosen: list[Identity] = []
+        for node in self._nodes:
+            if len(chosen) >= free:
+                break
+            if node not in lookup.asked and node != identity:
+                chosen.append(node)
+        for node in chosen:
+            self._nodes.move_to_end(node)
+            lookup.asked.add(node)
+            lookup.awaited.add(node)
+            self._asked += 1
+            events.append(AskNode(identity, node))
+        if chosen:
+            lookup.due = min(lookup.deadline, now + self._limits.patience)
+            heappush(self._times, (lookup.due, identity))
+
+    def _go_on(
+        self, identity: Identity, lookup: _Lookup, now: float, events: list[LookupEvent]
+    ) -> None:
+        """Ask further nodes, or end the look-up if all have answered that they know nothing."""
+        self._ask(identity, lookup, now, events)
+        if not lookup.awaited and not lookup.is_silent:
+            self._end(identity, LookupFailure.NOT_FOUND, now, events)
+
+    def _end(
+        self, identity: Identity, reason: LookupFailure, now: float, events: list[LookupEvent]
+    ) -> None:
+        del self._lookups[identity]
+        self._ended[reason] += 1
+        if reason is not LookupFailure.NONE_ASKED:
+            self._missing[identity] = now + self._limits.missing_time
+            if len(self._missing) > self._limits.max_missing:
+                self._missing.popitem(last=False)
+        events.append(LookupEnd(identity, reason))
+        self._sweep()
 
     def _sweep(self) -> None:
-        """Remove the times of what has left, if they are most of all."""
-        if len(self._times) <= 2 * (self._messages + len(self._lookups)) + _SLACK:
+        """Remove the times of what has ended, if they are most of all."""
+        if len(self._times) <= 2 * len(self._lookups) + _SLACK:
             return
-        self._times = [each for each in self._times if self._is_awaited(*each)]
-        heapify(self._times)
+        times: list[tuple[float, Identity]] = []
+        for identity, lookup in self._lookups.items():
+            times += {(lookup.due, identity), (lookup.deadline, identity)}
+        heapify(times)
+        self._times = times
 
-    def _is_awaited(self, time: int, number: int, destination: Identity) -> bool:
-        """Whether a time is of a message or a look-up that is there."""
-        lookup = self._lookups.get(destination)
-        if lookup is None:
-            return False
-        return number in lookup.messages if number else time == lookup.deadline
+
+def _reason(lookup: _Lookup) -> LookupFailure:
+    return LookupFailure.TIMEOUT if lookup.asked else LookupFailure.NONE_ASKED

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ...actors import LimitReached
 from ...actors.access import Exposed
 from ...actors.identity import (
+    ADDRESS_WEIGHT,
     ROUTER,
     Admit,
     Correspondence,
@@ -46,11 +47,14 @@ from ...protocol.identity import (
     TRUST_BANNED,
     TRUST_DEFAULT,
     AdvertEnvelope,
+    AdvertSource,
     Destination,
     DestinationKind,
     DirectoryLimits,
     Identity,
+    IdentityRecord,
     Ordering,
+    PutOutcome,
     RelayLoadLimits,
     RelayPolicy,
     Reliability,
@@ -115,6 +119,7 @@ class Identities:
         *,
         expose: Iterable[AddressLike] = (),
         allow: Iterable[AddressLike] = (),
+        addresses: Iterable[str] = (),
         directory: Path | None = None,
         clock: Callable[[], float] | None = None,
         relay: RelayPolicy | None = None,
@@ -131,6 +136,8 @@ class Identities:
             expose: The addresses that other identities may send to, by `36#node:… => address`, for
                 the node itself; none by default. Engines need not be among them.
             allow: As for `Node.listen`.
+            addresses: The URIs by which other nodes reach it, which its advert has; see
+                `advertise`.
             directory: The file that remembers what the node knows of identities, its bans included;
                 it is made if it is not there. `None`: the node forgets it when it stops.
             clock: Returns the time since the Unix epoch, in seconds, such as that of a simulation;
@@ -176,6 +183,8 @@ class Identities:
         worker.router.links.open = open_link
         made = cls(worker)
         made._relays = relays
+        for each in addresses:
+            made.advertise(each)
         return made
 
     @property
@@ -534,6 +543,49 @@ class Identities:
         return self._router.add_engine(address, None) if found is None else found
 
     # --- trust --------------------------------------------------------------------------------
+
+    def advertise(self, address: str, weight: int = ADDRESS_WEIGHT) -> None:
+        """Add an address of the node, which other nodes are told, and tell on to those that ask.
+
+        Args:
+            address: The URI of a listener that exposes `ROUTER`, as others reach it.
+            weight: From 0 to 255; the address with the greatest is tried first.
+
+        Raises:
+            ValueError: It is empty or too long, or there is no such weight.
+            LimitReached: There are `MAX_ADVERT_ADDRESSES`.
+        """
+        self._router.own_adverts.advertise(address, weight)
+
+    def withdraw(self, address: str) -> bool:
+        """Remove an address of the node; return whether there was such."""
+        return self._router.own_adverts.withdraw(address)
+
+    async def lookup(self, identity: Identity) -> IdentityRecord | None:
+        """Return what is known of an identity; if this node has no advert of it, others are asked.
+
+        Args:
+            identity: The identity.
+
+        Returns:
+            Its record; without an advert or `None` if no node has one, or none has answered within
+            five seconds, or a moment ago none had.
+        """
+        record = self.directory.lookup(identity)
+        if record is None or record.advert is None:
+            ended = self._router.lookups.lookup(identity)
+            if ended is not None:
+                await asyncio.shield(ended)
+            record = self.directory.lookup(identity)
+        return record
+
+    def put_advert(self, envelope: AdvertEnvelope) -> PutOutcome:
+        """Put an advert into the directory, which counts as used by this node.
+
+        Args:
+            envelope: The advert; it is verified here.
+        """
+        return self.directory.put(envelope, AdvertSource.LOCAL)
 
     def ban(self, identity: Identity) -> None:
         """Refuse all messages from an identity and to it, and end the link to it, if it is a node.

@@ -15,6 +15,7 @@ from onward.protocol import Address, InDoubt, LinkDown, LinkLost, Message
 from onward.protocol.identity import (
     MAX_SKEW,
     MAX_TTL,
+    AdvertRequest,
     ControlContent,
     DestinationKind,
     DomainRecord,
@@ -27,6 +28,7 @@ from onward.protocol.identity import (
     Protocol,
     ResultCode,
     parse_domain_record,
+    serialize_control,
     serialize_domain_record,
 )
 from onward.protocol.ockam import decode_message, encode_message
@@ -379,6 +381,8 @@ async def test_a_domain_is_known_by_its_advert_and_forgotten_with_it(a: Node, c:
     await eventually(lambda: ours.domain_statistics().known == 0)
     again = asyncio.create_task(c.request(domain_text(), b"again"))
     await eventually(lambda: c.statistics().pending == 1)
+    looked_up = (await strange.said()).content
+    assert looked_up == ControlContent(serialize_control(AdvertRequest(DOMAIN.identity)))
     ours._router.domains.members._updates_lost(1)
     learns(ours, STRANGE.identity, version=2)
     assert isinstance(await heard(strange), DomainRequest)

@@ -1,227 +1,201 @@
-"""Look-ups under way: one for each destination, and limits for what waits."""
+"""Look-ups: which nodes are asked, when they end, and what a storm of them costs."""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-
-from hypothesis import given, strategies as st
+import pytest
 
 from onward.protocol.identity import (
-    DroppedMessage,
+    AskNode,
     Identity,
+    LookupEnd,
+    LookupEvent,
+    LookupFailure,
     LookupLimits,
+    LookupOutcome,
     LookupTable,
-    ParkedDropReason,
-    ParkOutcome,
-    SigningKey,
+    identity_of_key,
 )
+from onward.protocol.identity._lookups import _SLACK
 
-NOW = 1_000_000
-FIRST, SECOND, THIRD = (SigningKey(bytes((number,)) * 32).identity for number in range(3))
-
-
-def waiting(table: LookupTable[str]) -> tuple[int, int, int]:
-    figures = table.statistics()
-    return figures.lookups, figures.messages, figures.size
+STARTED, UNDER_WAY, MISSING, LOOKUPS = LookupOutcome
+NOT_FOUND, TIMEOUT, NONE_ASKED = LookupFailure
 
 
-def test_messages_wait_for_one_look_up_and_leave_in_their_order() -> None:
-    table: LookupTable[str] = LookupTable()
-    assert table.park(FIRST, "a", 10, None, NOW) is ParkOutcome.STARTED
-    assert table.park(FIRST, "b", 20, NOW + 1, NOW) is ParkOutcome.PARKED
-    assert table.park(SECOND, "c", 30, None, NOW) is ParkOutcome.STARTED
-    assert waiting(table) == (2, 3, 60)
-    assert table.release(FIRST) == ["a", "b"]
-    # An answer that is late or repeated releases nothing.
-    assert table.release(FIRST) == []
-    assert table.release(THIRD) == []
-    assert waiting(table) == (1, 1, 30)
-    assert table.park(FIRST, "d", 0, None, NOW) is ParkOutcome.STARTED
-    assert table.statistics().started == 3
+def identity(number: int) -> Identity:
+    return identity_of_key(number.to_bytes(32))
 
 
-def test_a_storm_to_one_destination_is_one_look_up() -> None:
-    table: LookupTable[int] = LookupTable()
-    outcomes = Counter(table.park(FIRST, turn, 100, None, NOW) for turn in range(10_000))
-    assert outcomes == {
-        ParkOutcome.STARTED: 1,
-        ParkOutcome.PARKED: 63,
-        ParkOutcome.MESSAGES: 9_936,
-    }
-    figures = table.statistics()
-    assert (figures.started, figures.messages, figures.size) == (1, 64, 6400)
-    assert dict(figures.outcomes)[ParkOutcome.MESSAGES] == 9_936
-    assert table.release(FIRST) == list(range(64))
+NODES = [identity(number) for number in range(1, 30)]
+WANTED, OTHER = identity(101), identity(102)
 
 
-def test_what_waits_has_limits() -> None:
-    table: LookupTable[str] = LookupTable(
-        LookupLimits(max_messages=9, max_size=100, max_lookups=2, max_total_size=150)
-    )
-    assert table.park(FIRST, "a", 101, None, NOW) is ParkOutcome.SIZE
-    assert table.park(FIRST, "a", 100, None, NOW) is ParkOutcome.STARTED
-    assert table.park(FIRST, "b", 1, None, NOW) is ParkOutcome.SIZE
-    assert table.park(SECOND, "c", 51, None, NOW) is ParkOutcome.TOTAL_SIZE
-    assert table.park(SECOND, "c", 50, None, NOW) is ParkOutcome.STARTED
-    assert table.park(THIRD, "d", 0, None, NOW) is ParkOutcome.LOOKUPS
-    assert waiting(table) == (2, 2, 150)
+def table(nodes: int = 0, **limits: float) -> LookupTable:
+    """Return a table of which as many nodes can be asked."""
+    made = LookupTable(LookupLimits(**limits))  # type: ignore[arg-type]
+    for node in NODES[:nodes]:
+        assert made.node_joined(node, 0.0) == []
+    return made
 
 
-def test_an_expired_message_is_dropped_at_its_time() -> None:
-    table: LookupTable[str] = LookupTable()
-    assert table.get_timer() is None
-    assert table.park(FIRST, "late", 1, NOW, NOW) is ParkOutcome.EXPIRED
-    assert table.get_timer() is None
-    table.park(FIRST, "a", 1, NOW + 20, NOW)
-    table.park(FIRST, "b", 2, NOW + 10, NOW)
-    assert table.get_timer() == NOW + 10
-    assert table.handle_timer(NOW + 9) == []
-    assert table.handle_timer(NOW + 10) == [DroppedMessage(FIRST, "b", ParkedDropReason.EXPIRED)]
-    # The look-up goes on for the others, and for those that come.
-    assert table.get_timer() == NOW + 20
-    assert table.handle_timer(NOW + 20) == [DroppedMessage(FIRST, "a", ParkedDropReason.EXPIRED)]
-    assert table.park(FIRST, "c", 1, None, NOW + 21) is ParkOutcome.PARKED
-    assert table.release(FIRST) == ["c"]
-    assert waiting(table) == (0, 0, 0)
-    assert dict(table.statistics().dropped) == {
-        ParkedDropReason.EXPIRED: 2,
-        ParkedDropReason.TIMEOUT: 0,
-    }
+def ask(wanted: Identity, *numbers: int) -> list[LookupEvent]:
+    return [AskNode(wanted, NODES[number]) for number in numbers]
 
 
-def test_a_look_up_that_is_not_answered_is_given_up() -> None:
-    table: LookupTable[str] = LookupTable(LookupLimits(timeout=100))
-    table.park(FIRST, "a", 1, None, NOW)
-    table.park(FIRST, "b", 1, NOW + 1000, NOW + 50)
-    assert table.get_timer() == NOW + 100
-    assert table.handle_timer(NOW + 100) == [
-        DroppedMessage(FIRST, "a", ParkedDropReason.TIMEOUT),
-        DroppedMessage(FIRST, "b", ParkedDropReason.TIMEOUT),
-    ]
-    assert waiting(table) == (0, 0, 0)
-    assert table.get_timer() is None
-    assert table.park(FIRST, "c", 1, None, NOW + 100) is ParkOutcome.STARTED
+def end(wanted: Identity, reason: LookupFailure) -> list[LookupEvent]:
+    return [LookupEnd(wanted, reason)]
 
 
-def test_the_time_of_a_look_up_before_ends_none_that_is_new() -> None:
-    table: LookupTable[str] = LookupTable(LookupLimits(timeout=100))
-    table.park(FIRST, "a", 1, NOW + 60, NOW)
-    table.release(FIRST)
-    table.park(FIRST, "b", 1, None, NOW + 50)
-    assert table.handle_timer(NOW + 100) == []
-    table.release(FIRST)
-    assert table.handle_timer(NOW + 150) == []
+def test_all_that_want_an_identity_wait_for_one_look_up() -> None:
+    lookups = table(2)
+    assert lookups.start(WANTED, 0.0) == (STARTED, ask(WANTED, 0, 1))
+    assert lookups.start(WANTED, 1.0) == (UNDER_WAY, [])
+    assert lookups.start(OTHER, 1.0) == (STARTED, ask(OTHER, 0, 1))
+    assert lookups.is_awaited(WANTED, NODES[0])
+    assert not lookups.is_awaited(WANTED, OTHER)
+    assert lookups.found(WANTED)
+    assert not lookups.found(WANTED)
+    assert not lookups.is_awaited(WANTED, NODES[0])
+    # It is known now, and looked up again if it is not any more.
+    assert lookups.start(WANTED, 1.0) == (STARTED, ask(WANTED, 0, 1))
+    figures = lookups.statistics()
+    assert (figures.lookups, figures.asked, figures.found) == (2, 6, 1)
+    assert dict(figures.outcomes) == {STARTED: 3, UNDER_WAY: 1, MISSING: 0, LOOKUPS: 0}
 
 
-def test_times_of_what_has_left_do_not_pile_up() -> None:
-    table: LookupTable[int] = LookupTable()
-    table.park(SECOND, 0, 1, NOW + 1, NOW)
-    for turn in range(1000):
-        table.park(FIRST, turn, 1, NOW + 1 + turn, NOW)
-        table.park(FIRST, turn, 1, NOW + 4000 - turn, NOW)
-        table.release(FIRST)
-        assert len(table._times) <= 70
-    assert table.handle_timer(NOW + 1) == [DroppedMessage(SECOND, 0, ParkedDropReason.EXPIRED)]
+def test_what_no_node_knows_is_missing_for_a_while() -> None:
+    lookups = table(2, missing_time=3.0)
+    lookups.start(WANTED, 0.0)
+    assert lookups.knows_nothing(WANTED, NODES[0], 0.1) == []
+    assert lookups.knows_nothing(WANTED, NODES[0], 0.1) == []  # said twice
+    assert lookups.knows_nothing(WANTED, NODES[5], 0.1) == []  # not asked
+    assert lookups.knows_nothing(WANTED, NODES[1], 0.2) == end(WANTED, NOT_FOUND)
+    assert lookups.knows_nothing(WANTED, NODES[1], 0.2) == []
+    assert lookups.start(WANTED, 3.1) == (MISSING, [])
+    assert lookups.statistics().missing == 1
+    assert lookups.start(WANTED, 3.2) == (STARTED, ask(WANTED, 0, 1))
+    assert lookups.statistics().missing == 0
+    lookups.knows_nothing(WANTED, NODES[0], 3.2)
+    assert lookups.knows_nothing(WANTED, NODES[1], 3.2) == end(WANTED, NOT_FOUND)
+    # An advert that comes unasked makes it known.
+    assert not lookups.found(WANTED)
+    assert lookups.start(WANTED, 3.3)[0] is STARTED
+    assert dict(lookups.statistics().ended) == {NOT_FOUND: 2, TIMEOUT: 0, NONE_ASKED: 0}
 
 
-@dataclass
-class Waiting:
-    """A message of the model."""
-
-    destination: Identity
-    message: int
-    size: int
-    expiry: int | None
-
-
-class Model:
-    """A table that looks at all messages each time."""
-
-    def __init__(self, limits: LookupLimits) -> None:
-        self.limits = limits
-        self.deadlines: dict[Identity, int] = {}
-        self.waiting: list[Waiting] = []
-
-    def at(self, destination: Identity) -> list[Waiting]:
-        return [each for each in self.waiting if each.destination == destination]
-
-    def park(self, new: Waiting, now: int) -> ParkOutcome:
-        there = self.at(new.destination)
-        started = new.destination not in self.deadlines
-        if new.expiry is not None and new.expiry <= now:
-            return ParkOutcome.EXPIRED
-        if started and len(self.deadlines) >= self.limits.max_lookups:
-            return ParkOutcome.LOOKUPS
-        if len(there) >= self.limits.max_messages:
-            return ParkOutcome.MESSAGES
-        if sum(each.size for each in there) + new.size > self.limits.max_size:
-            return ParkOutcome.SIZE
-        if sum(each.size for each in self.waiting) + new.size > self.limits.max_total_size:
-            return ParkOutcome.TOTAL_SIZE
-        if started:
-            self.deadlines[new.destination] = now + self.limits.timeout
-        self.waiting.append(new)
-        return ParkOutcome.STARTED if started else ParkOutcome.PARKED
-
-    def release(self, destination: Identity) -> list[int]:
-        self.deadlines.pop(destination, None)
-        released = self.at(destination)
-        self.waiting = [each for each in self.waiting if each.destination != destination]
-        return [each.message for each in released]
-
-    def handle_timer(self, now: int) -> set[tuple[int, ParkedDropReason]]:
-        dropped: set[tuple[int, ParkedDropReason]] = set()
-        for each in list(self.waiting):
-            deadline = self.deadlines[each.destination]
-            expiry = deadline if each.expiry is None else min(deadline, each.expiry)
-            if expiry <= now:
-                reason = ParkedDropReason.TIMEOUT
-                if expiry < deadline:
-                    reason = ParkedDropReason.EXPIRED
-                dropped.add((each.message, reason))
-                self.waiting.remove(each)
-        for destination, deadline in list(self.deadlines.items()):
-            if deadline <= now:
-                del self.deadlines[destination]
-        return dropped
+def test_a_node_that_joins_may_know_what_was_missing() -> None:
+    lookups = table(1)
+    lookups.start(WANTED, 0.0)
+    lookups.knows_nothing(WANTED, NODES[0], 0.0)
+    assert lookups.start(WANTED, 0.0) == (MISSING, [])
+    assert lookups.node_joined(NODES[1], 0.0) == []
+    assert lookups.start(WANTED, 0.0)[0] is STARTED
 
 
-destinations = st.sampled_from([FIRST, SECOND, THIRD])
-steps = st.one_of(
-    st.tuples(st.just("park"), destinations, st.integers(0, 5), st.none() | st.integers(-1, 12)),
-    st.tuples(st.just("release"), destinations),
-    st.tuples(st.just("pass"), st.integers(0, 8)),
-)
+def test_so_many_nodes_are_asked_at_a_time_those_first_that_were_asked_longest_ago() -> None:
+    lookups = table(5, max_asked=2)
+    assert lookups.start(WANTED, 0.0)[1] == ask(WANTED, 0, 1)
+    assert lookups.start(OTHER, 0.0)[1] == ask(OTHER, 2, 3)
+    assert lookups.knows_nothing(WANTED, NODES[1], 0.0) == ask(WANTED, 4)
+    assert lookups.knows_nothing(WANTED, NODES[4], 0.0) == ask(WANTED, 2)
+    assert lookups.knows_nothing(WANTED, NODES[2], 0.0) == ask(WANTED, 3)
+    # The last one that is there has been asked.
+    assert lookups.knows_nothing(WANTED, NODES[3], 0.0) == []
+    assert lookups.knows_nothing(WANTED, NODES[0], 0.0) == end(WANTED, NOT_FOUND)
 
 
-@given(st.lists(steps, max_size=80))
-def test_a_table_is_as_a_naive_one(walk: list[tuple[object, ...]]) -> None:
-    limits = LookupLimits(max_messages=3, max_size=10, max_lookups=2, max_total_size=14, timeout=9)
-    table: LookupTable[int] = LookupTable(limits)
-    model, now = Model(limits), NOW
-    for turn, step in enumerate(walk):
-        match step:
-            case ("park", bytes(to), int(size), ahead):
-                destination = Identity(to)
-                expiry = now + ahead if isinstance(ahead, int) else None
-                outcome = table.park(destination, turn, size, expiry, now)
-                assert outcome is model.park(Waiting(destination, turn, size, expiry), now)
-            case ("release", bytes(to)):
-                assert table.release(Identity(to)) == model.release(Identity(to))
-            case (_, int(passed)):
-                now += passed
-                dropped = table.handle_timer(now)
-                assert len(dropped) == len({each.message for each in dropped})
-                assert {(each.message, each.reason) for each in dropped} == model.handle_timer(now)
-            case _:
-                raise AssertionError("there is no other step")
-        size = sum(each.size for each in model.waiting)
-        figures = table.statistics()
-        assert (figures.lookups, figures.messages, figures.size) == (
-            len(model.deadlines),
-            len(model.waiting),
-            size,
-        )
-        timer = table.get_timer()
-        assert timer is not None or not model.deadlines
+def test_a_node_is_not_asked_for_itself() -> None:
+    lookups = table(2)
+    assert lookups.start(NODES[0], 0.0)[1] == ask(NODES[0], 1)
+
+
+def test_nodes_that_do_not_answer_are_not_waited_for() -> None:
+    lookups = table(5, max_asked=2, patience=1.0, timeout=5.0)
+    lookups.start(WANTED, 0.0)
+    assert lookups.get_timer() == 1.0
+    assert lookups.handle_timer(0.5) == []
+    assert lookups.handle_timer(1.0) == ask(WANTED, 2, 3)
+    assert lookups.knows_nothing(WANTED, NODES[0], 1.5) == []  # too late: it counts for nothing
+    assert lookups.knows_nothing(WANTED, NODES[2], 1.5) == ask(WANTED, 4)
+    assert lookups.handle_timer(2.0) == []  # one was asked later
+    assert lookups.handle_timer(2.5) == []
+    assert lookups.get_timer() == 5.0
+    assert lookups.handle_timer(5.0) == end(WANTED, TIMEOUT)
+    assert lookups.get_timer() is None
+    assert lookups.start(WANTED, 5.0) == (MISSING, [])
+
+
+def test_an_answer_that_comes_late_is_of_use() -> None:
+    lookups = table(1, patience=1.0)
+    lookups.start(WANTED, 0.0)
+    assert lookups.handle_timer(1.0) == []
+    assert lookups.found(WANTED)
+    assert lookups.handle_timer(5.0) == []
+
+
+def test_what_a_silent_node_may_know_is_not_said_to_be_nowhere() -> None:
+    lookups = table(2, max_asked=1, patience=1.0)
+    lookups.start(WANTED, 0.0)
+    assert lookups.handle_timer(1.0) == ask(WANTED, 1)
+    assert lookups.knows_nothing(WANTED, NODES[1], 1.0) == []
+    assert lookups.handle_timer(5.0) == end(WANTED, TIMEOUT)
+
+
+def test_without_a_node_to_ask_one_that_joins_is_asked() -> None:
+    lookups = table()
+    assert lookups.start(WANTED, 0.0) == (STARTED, [])
+    assert lookups.start(OTHER, 1.0) == (STARTED, [])
+    assert lookups.node_joined(NODES[0], 2.0) == [*ask(WANTED, 0), *ask(OTHER, 0)]
+    assert lookups.knows_nothing(OTHER, NODES[0], 2.0) == end(OTHER, NOT_FOUND)
+    assert lookups.node_lost(NODES[0], 2.0) == end(WANTED, NOT_FOUND)
+    third = identity(103)
+    assert lookups.start(third, 2.0) == (STARTED, [])
+    assert lookups.handle_timer(7.0) == end(third, NONE_ASKED)
+    # It is not missing: none has said that it knows nothing.
+    assert lookups.start(third, 7.0) == (STARTED, [])
+
+
+def test_a_node_that_is_lost_says_nothing_any_more() -> None:
+    lookups = table(3, max_asked=1)
+    lookups.start(WANTED, 0.0)
+    assert lookups.node_lost(NODES[2], 0.0) == []
+    assert lookups.node_lost(NODES[0], 0.0) == ask(WANTED, 1)
+    assert lookups.node_lost(NODES[1], 0.0) == end(WANTED, NOT_FOUND)
+
+
+def test_threat_8_a_storm_to_one_identity_is_one_look_up() -> None:
+    lookups = table(20)
+    events = [lookups.start(WANTED, number / 10_000)[1] for number in range(10_000)]
+    assert [each for each in events if each] == [ask(WANTED, *range(8))]
+    figures = lookups.statistics()
+    assert (figures.lookups, figures.asked) == (1, 8)
+    assert dict(figures.outcomes)[UNDER_WAY] == 9_999
+
+
+def test_threat_8_a_storm_to_many_identities_has_limits() -> None:
+    lookups = table(1, max_lookups=3, max_missing=2)
+    wanted = [identity(200 + number) for number in range(6)]
+    outcomes = [lookups.start(each, 0.0)[0] for each in wanted]
+    assert outcomes == [STARTED] * 3 + [LOOKUPS] * 3
+    for each in wanted[:3]:
+        assert lookups.knows_nothing(each, NODES[0], 0.0) == end(each, NOT_FOUND)
+    assert lookups.statistics().missing == 2
+    # The oldest of those that are missing was let go.
+    assert [lookups.start(each, 0.0)[0] for each in wanted[:3]] == [STARTED, MISSING, MISSING]
+
+
+def test_times_of_look_ups_that_have_ended_are_swept() -> None:
+    lookups = table(1)
+    lookups.start(OTHER, 0.0)
+    for _ in range(10 * _SLACK):
+        lookups.start(WANTED, 0.0)
+        lookups.found(WANTED)
+        assert len(lookups._times) <= 2 * 2 + _SLACK + 2
+    assert lookups.get_timer() == 1.0
+    assert lookups.handle_timer(1.0) == []
+    assert lookups.handle_timer(5.0) == end(OTHER, TIMEOUT)
+
+
+@pytest.mark.parametrize("name", ["max_lookups", "max_asked", "max_missing"])
+def test_limits_are_at_least_one(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        table(**{name: 0})

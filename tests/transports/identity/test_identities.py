@@ -142,10 +142,14 @@ async def test_a_worker_that_becomes_an_engine_later_is_told_to_the_other_node(
     ours, theirs = await attached(a), await attached(c)
     await c.start(Echo, address="echo")
     await joined((a, ours), c)
-    asked = asyncio.create_task(a.request(engine_text(key_of("later").identity), b"hi"))
-    await eventually(lambda: a.statistics().pending == 1)
+    to = engine_text(key_of("later").identity)
+    with pytest.raises(Unresolved, match="no node that there is a link to knows it"):
+        await a.request(to, b"hi")
+    with pytest.raises(Unresolved, match="it was not found a moment ago"):
+        a.send(to, b"hi")
     theirs.engine("echo", key_of("later"))
-    assert (await asked).payload == b"hi"
+    await eventually(lambda: ours.directory.peek(key_of("later").identity) is not None)
+    assert (await a.request(to, b"hi")).payload == b"hi"
 
 
 async def test_one_destination_has_so_many_messages_waiting(a: Node) -> None:

@@ -220,10 +220,11 @@ async def test_a_message_with_the_scope_of_a_domain_goes_to_its_members_alone(
     await joined((a, ours), b)
     await b.start(Echo, address="echo")
     route = f"{engine_text(theirs.engine('echo'))}?scope={identity_text(DOMAIN.identity)}"
-    asks = asyncio.create_task(a.request(route, b"12 apples"))
-    await eventually(lambda: a.statistics().pending == 1)
+    with pytest.raises(Unresolved, match="it was not found"):
+        await a.request(route, b"12 apples")
     theirs.found_domain(DOMAIN)
-    assert (await asks).payload == b"12 apples"
+    await eventually(lambda: ours.directory.peek(DOMAIN.identity) is not None)
+    assert (await a.request(route, b"12 apples")).payload == b"12 apples"
     theirs.found_domain(DOMAIN, [ours.own])
     await eventually(lambda: members(ours) == (ours.own,))
     with pytest.raises(Unresolved, match="scope"):

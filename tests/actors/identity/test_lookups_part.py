@@ -1,0 +1,269 @@
+"""Look-ups between nodes: which are asked, what they answer, and what then becomes of messages."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import Node, Unresolved
+from onward.actors.identity import ROUTER
+from onward.protocol.identity import (
+    AdvertEnvelope,
+    AdvertRequest,
+    AdvertResponse,
+    AdvertSource,
+    ControlContent,
+    ControlRecord,
+    EngineAdvert,
+    EngineContent,
+    Identity,
+    LookupFailure,
+    LookupOutcome,
+    NodeAdvert,
+    PutOutcome,
+    SigningKey,
+    parse_control,
+    serialize_control,
+    sign_advert,
+)
+from onward.transports.identity import Identities
+from tests.support.identities import StrangeNode, attached, engine_text, joined, key_of, node_text
+from tests.support.transports import Echo, eventually
+
+STRANGE, ENGINE = key_of("strange"), key_of("engine")
+NOT_FOUND, TIMEOUT = LookupFailure.NOT_FOUND.value, LookupFailure.TIMEOUT.value
+MISSING = LookupOutcome.MISSING.value
+
+
+def control(record: ControlRecord) -> ControlContent:
+    return ControlContent(serialize_control(record))
+
+
+def advert(of: Identities, node: Identity, key: SigningKey = ENGINE) -> AdvertEnvelope:
+    """Return the advert of an engine at a node."""
+    now = of._router.milliseconds()
+    return sign_advert(EngineAdvert(key.identity, node, None, now // 1000, now), key)
+
+
+async def asked(strange: StrangeNode) -> Identity:
+    """Return the identity that a node is asked for next."""
+    said = (await strange.said()).content
+    assert isinstance(said, ControlContent)
+    request = parse_control(said.record)
+    assert isinstance(request, AdvertRequest)
+    return request.identity
+
+
+async def test_an_engine_is_found_by_a_node_that_knows_it(a: Node, b: Node, c: Node) -> None:
+    ours, between, theirs = await attached(a), await attached(b), await attached(c)
+    await c.start(Echo, address="echo")
+    engine = theirs.engine("echo")
+    await joined((c, theirs), b)
+    await joined((a, ours), b)
+    # The one between passes nothing on: there has to be a way to the node of the engine, too.
+    with pytest.raises(Unresolved, match=NOT_FOUND):
+        await a.request(engine_text(engine), b"hi")
+    await joined((a, ours), c)
+    assert (await a.request(engine_text(engine), b"hi")).payload == b"hi"
+    record = await ours.lookup(between.own)
+    assert record is not None
+    assert ours.refused() == between.refused() == theirs.refused() == {}
+
+
+async def test_adverts_of_an_identity_are_looked_up_by_programs(a: Node, b: Node, c: Node) -> None:
+    ours, between, theirs = await attached(a), await attached(b), await attached(c)
+    await joined((c, theirs), b)
+    await joined((a, ours), b)
+    record = await ours.lookup(theirs.own)
+    assert record is not None
+    assert record.advert == theirs._router.own_adverts.of_node()
+    assert await ours.lookup(key_of("nobody").identity) is None
+    assert await ours.lookup(key_of("nobody").identity) is None  # it is missing for a while
+    told = advert(ours, key_of("elsewhere").identity)
+    assert ours.put_advert(told) is PutOutcome.STORED
+    record = await ours.lookup(ENGINE.identity)
+    assert record is not None
+    assert record.advert == told
+    assert ours._router.lookups.table.statistics().asked == 2
+    assert between.refused() == {}
+
+
+async def test_callers_wait_for_one_look_up_until_the_router_ends(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    one, two = (asyncio.create_task(ours.lookup(ENGINE.identity)) for _ in range(2))
+    assert await asked(strange) == ENGINE.identity
+    one.cancel()
+    strange.say(control(AdvertResponse(ENGINE.identity, (advert(ours, STRANGE.identity),))))
+    record = await two
+    assert record is not None
+    assert record.advert is not None
+    third = asyncio.create_task(ours.lookup(key_of("third").identity))
+    await asked(strange)
+    await c.stop_worker(ROUTER)
+    assert await third is None
+
+
+async def test_messages_go_on_with_the_first_answer_of_use(a: Node, b: Node, c: Node) -> None:
+    ours = await attached(c)
+    one, two = await StrangeNode.on(a, c, STRANGE), await StrangeNode.on(b, c, key_of("two"))
+    await eventually(lambda: len(ours.peers()) == 2)
+    c.send(engine_text(ENGINE.identity), b"hello")
+    for each in (one, two):
+        assert await asked(each) == ENGINE.identity
+    forged = advert(ours, STRANGE.identity)
+    wrong = forged.envelope[:-1] + bytes((forged.envelope[-1] ^ 1,))
+    one.say(control(AdvertResponse(ENGINE.identity, (AdvertEnvelope(forged.kind, wrong),))))
+    bad = f"adverts that are refused: {PutOutcome.BAD_SIGNATURE.value}"
+    await eventually(lambda: ours.refused() == {bad: 1})
+    assert c.statistics().pending == 1
+    # The other one has it at the first node, which has a link.
+    two.say(control(AdvertResponse(ENGINE.identity, (forged,))))
+    said = await one.said()
+    assert isinstance(said.content, EngineContent)
+    assert ours._router.lookups.table.statistics().found == 1
+
+
+async def test_an_answer_that_comes_before_leads_on(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    node = key_of("node")
+    c.send(engine_text(ENGINE.identity), b"hello")
+    assert await asked(strange) == ENGINE.identity
+    strange.say(control(AdvertResponse(ENGINE.identity, (advert(ours, node.identity),))))
+    # Its node is looked up next, and no other message is needed for that.
+    assert await asked(strange) == node.identity
+    strange.say(control(AdvertResponse(node.identity, ())))
+    await eventually(lambda: c.dead_letters.by_reason == {"unresolved": 1})
+    with pytest.raises(Unresolved, match=MISSING):
+        c.send(node_text(node.identity), b"")
+
+
+async def test_threat_8_what_is_unknown_costs_one_look_up(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    to = engine_text(ENGINE.identity)
+    refused = 0
+    for _ in range(10_000):
+        try:
+            c.send(to, b"")
+        except Unresolved:
+            refused += 1
+    assert (c.statistics().pending, refused) == (64, 10_000 - 64)
+    assert await asked(strange) == ENGINE.identity
+    figures = ours._router.lookups.table.statistics()
+    assert (figures.lookups, figures.asked) == (1, 1)
+    strange.say(control(AdvertResponse(ENGINE.identity, ())))
+    await eventually(lambda: c.dead_letters.by_reason == {"unresolved": 64})
+    # Nor is it asked for again at once.
+    for _ in range(100):
+        with pytest.raises(Unresolved, match=MISSING):
+            c.send(to, b"")
+    assert ours._router.lookups.table.statistics().asked == 1
+    await asyncio.sleep(3)
+    c.send(to, b"")
+    assert await asked(strange) == ENGINE.identity
+    # An advert that comes unasked is as good as an answer.
+    strange.say(control(AdvertResponse(STRANGE.identity, (advert(ours, STRANGE.identity),))))
+    assert isinstance((await strange.said()).content, EngineContent)
+
+
+async def test_threat_8_a_node_that_does_not_answer_is_not_waited_for(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    started = c.loop.time()
+    with pytest.raises(Unresolved, match=f"{TIMEOUT}|not in time"):
+        await c.request(engine_text(ENGINE.identity), b"")
+    assert 4.9 < c.loop.time() - started < 5.1
+    assert await asked(strange) == ENGINE.identity
+    await asyncio.sleep(0.1)
+    with pytest.raises(Unresolved, match=MISSING):
+        await c.request(engine_text(ENGINE.identity), b"")
+    # What it says later makes it known all the same.
+    strange.say(control(AdvertResponse(ENGINE.identity, (advert(ours, STRANGE.identity),))))
+    await eventually(lambda: ours._router.is_at(ENGINE.identity, STRANGE.identity))
+    c.send(engine_text(ENGINE.identity), b"")
+    assert isinstance((await strange.said()).content, EngineContent)
+
+
+async def test_a_node_that_is_lost_is_not_waited_for(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    failing = asyncio.create_task(c.request(engine_text(ENGINE.identity), b""))
+    assert await asked(strange) == ENGINE.identity
+    await a.stop_worker(strange.route[0])
+    with pytest.raises(Unresolved, match=NOT_FOUND):
+        await failing
+
+
+async def test_a_node_that_joins_is_asked_for_what_waits(
+    a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await attached(c)
+    theirs = await attached(b)
+    await b.start(Echo, address="echo")
+    engine = theirs.engine("echo", ENGINE)
+    monkeypatch.setattr(type(theirs._router.engines), "__iter__", lambda _: iter(()))  # not told
+    answering = asyncio.create_task(c.request(engine_text(engine), b"hi"))
+    await eventually(lambda: c.statistics().pending == 1)
+    await asyncio.sleep(4)
+    await joined((b, theirs), c)
+    assert (await answering).payload == b"hi"
+
+
+async def test_so_many_identities_are_looked_up_at_a_time(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    for number in range(1024):
+        assert ours._router.lookups.wanted(key_of(f"e{number}").identity) is None
+    with pytest.raises(Unresolved, match="as many look-ups as may be under way"):
+        c.send(engine_text(ENGINE.identity), b"")
+
+
+async def test_threat_13_an_answer_is_worth_its_signatures(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    now = ours._router.milliseconds()
+    other = key_of("other")
+
+    def said(version: int, kx: int) -> AdvertEnvelope:
+        node = NodeAdvert(other.identity, (), bytes((kx,)) * 32, version, now)
+        return sign_advert(node, other)
+
+    looking = asyncio.create_task(ours.lookup(ENGINE.identity))
+    await asked(strange)
+    # Adverts of others than what was asked for are adverts as any.
+    strange.say(control(AdvertResponse(ENGINE.identity, (said(2, 1), said(1, 0), said(2, 2)))))
+    assert await looking is None
+    record = ours.directory.peek(other.identity)
+    assert record is not None
+    assert (record.advert, record.equivocated) == (said(2, 1), True)
+    assert ours.refused() == {
+        f"adverts that are refused: {PutOutcome.OLDER.value}": 1,
+        f"adverts that are refused: {PutOutcome.EQUIVOCATION.value}": 1,
+    }
+
+
+async def test_threat_21_a_banned_engine_that_is_looked_up_stays_banned(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    failing = asyncio.create_task(c.request(engine_text(ENGINE.identity), b""))
+    await asked(strange)
+    ours.ban(ENGINE.identity)
+    strange.say(control(AdvertResponse(ENGINE.identity, (advert(ours, STRANGE.identity),))))
+    with pytest.raises(Unresolved):
+        await failing
+    assert ours._router.table.is_banned(ENGINE.identity)
+    # What was put in the directory before is not used either.
+    ours.directory.put(advert(ours, STRANGE.identity), AdvertSource.LOCAL)
+    with pytest.raises(Unresolved, match="banned"):
+        c.send(engine_text(ENGINE.identity), b"")
