@@ -15,6 +15,7 @@ from ...protocol.identity import (
     EngineMessage,
     FanOut,
     Identity,
+    RefusalReason,
     Refuse,
     ReplayWindows,
     Verifiers,
@@ -153,6 +154,9 @@ class Incoming:
         if (first != (ENGINE,) and any(map(is_reserved, first))) or any(map(is_reserved, back)):
             return "messages with an address of the router"
         scope = SCOPE_ANY if message.rprefs is None else message.rprefs.scope
+        if message.origin is not None and router.table.is_banned(message.origin.node):
+            # Over relays it comes by the link of another node.
+            return f"messages that the router refuses: {RefusalReason.BANNED.value}"
         decision = router.table.decide(message.dst, src, message.protocol, scope, node)
         if isinstance(decision, Refuse):
             return f"messages that the router refuses: {decision.reason.value}"

@@ -77,6 +77,9 @@ class Outgoing:
         Returns:
             `None`, or what to wait for before the next message.
         """
+        if self._router.table.is_banned(to):
+            undelivered(message, LinkDown(short_text(to), "it is banned"))
+            return None
         try:
             answer, carriage = reply_at(message[0]), carriage_at(message[0])
         except BadRecord as error:

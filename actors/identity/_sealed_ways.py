@@ -12,7 +12,15 @@ from collections.abc import Awaitable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import IDENTITY, LinkDown, Message, OnwardError, PayloadTooBig, UnreadableAddress
+from ...protocol import (
+    IDENTITY,
+    Address,
+    LinkDown,
+    Message,
+    OnwardError,
+    PayloadTooBig,
+    UnreadableAddress,
+)
 from ...protocol.identity import (
     HANDLE_SIZE,
     MAX_HOPS,
@@ -52,7 +60,7 @@ from ._carriage import ENGINE, Carriage, is_reserved
 from ._relay_queues import record_of
 
 if TYPE_CHECKING:
-    from ...protocol import Address, Route
+    from ...protocol import Route
     from ._outgoing import Undelivered
     from ._router import Router
 
@@ -183,13 +191,10 @@ class SealedWays:
         if home is None:
             undelivered(message, LinkDown(short_text(to), "no way to it is known"))
             return None
-        path: list[Hop] = []
-        for node in _hops(carriage.relays, home):
-            key = self._sealing_key(node)
-            if key is None:
-                undelivered(message, LinkDown(short_text(node), "the key to seal to is not known"))
-                return None
-            path.append(Hop(node, key))
+        path = self._path(_hops(carriage.relays, home))
+        if isinstance(path, LinkDown):
+            undelivered(message, path)
+            return None
         # In whole seconds: relays that know each other find a message less easily by it.
         expiry = -(-router.outgoing.expiry(message) // 1000) * 1000
         reply_keys: tuple[bytes, ...] = ()
@@ -212,7 +217,8 @@ class SealedWays:
         first, handle = path[0].node, None
         if reply_keys:
             handle = secrets.token_bytes(HANDLE_SIZE)
-            waited = ExpectedAnswer(first, reply_keys, own, to, expiry)
+            way = carriage.address.value
+            waited = ExpectedAnswer(first, reply_keys, own, to, expiry, way)
             refusal = self.expected.expect(handle, waited, router.milliseconds())
             if refusal is not None:
                 undelivered(message, LinkDown(short_text(to), refusal.value))
@@ -226,6 +232,18 @@ class SealedWays:
         self.sent += 1
         record = record_of(router.own, first, RelayContent(envelope, handle))
         return router.peers.send(first, record, failed)
+
+    def _path(self, nodes: tuple[Identity, ...]) -> list[Hop] | LinkDown:
+        """Return the nodes with the keys to seal to, or why there is no path over them."""
+        path: list[Hop] = []
+        for node in nodes:
+            key = self._sealing_key(node)
+            if self._router.table.is_banned(node):
+                return LinkDown(short_text(node), "it is banned")
+            if key is None:
+                return LinkDown(short_text(node), "the key to seal to is not known")
+            path.append(Hop(node, key))
+        return path
 
     # --- answers ----------------------------------------------------------------------------
 
@@ -255,13 +273,21 @@ class SealedWays:
             return "messages without a route"
         if any(map(is_reserved, (*message[0][:1], *message[1][:1]))):
             return "messages with an address of the router"
-        if router.table.is_banned(answer.asked):
+        if router.table.is_banned(answer.asked) or self._is_at_banned(answer.asked):
             return "answers of what is banned"
         if answer.asker != router.own and router.engines.of(answer.asker) is None:
             return "answers for engines that have ended"
         link, _ = router.links.get((answer.asker, answer.asked))
+        if message[1]:
+            # What follows goes the same way: a link between the nodes would show that they talk.
+            back = Address(IDENTITY, answer.way), *message[1]
+            message = message._replace(return_route=back)
         link.receive(message)
         return ""
+
+    def _is_at_banned(self, identity: Identity) -> bool:
+        home = self.home(Destination(DestinationKind.ENGINE, identity))
+        return home is not None and self._router.table.is_banned(home)
 
 
 def _hops(relays: tuple[Identity, ...], home: Identity) -> tuple[Identity, ...]:

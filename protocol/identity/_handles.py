@@ -110,6 +110,7 @@ class ExpectedAnswer:
         asker: The identity of this node that asks.
         asked: The identity that it asks.
         expiry: When it is of no use any more, in Unix milliseconds.
+        way: What the sender knows the path by, for what follows the answer.
 
     Raises:
         BadKey: There is no reply key, or one has another size.
@@ -120,6 +121,7 @@ class ExpectedAnswer:
     asker: Identity
     asked: Identity
     expiry: int
+    way: bytes = b""
 
     def __post_init__(self) -> None:
         if not self.reply_keys:
@@ -141,11 +143,13 @@ class Answer:
         asker: The identity of this node that has asked.
         asked: The identity that was asked; its node has sealed the answer.
         data: What the far end has sealed.
+        way: What the sender knows the path by.
     """
 
     asker: Identity
     asked: Identity
     data: bytes = field(repr=False)
+    way: bytes = b""
 
 
 _E = TypeVar("_E", ReturnHandle, ExpectedAnswer)
@@ -353,7 +357,7 @@ class ExpectedAnswers(_Handles[ExpectedAnswer]):
         data = open_answer(entry.reply_keys, reply)
         if data is None:
             return self._counted(HandleRefusal.TAMPERED)
-        return Answer(entry.asker, entry.asked, data)
+        return Answer(entry.asker, entry.asked, data, entry.way)
 
 
 def _check_handle(handle: bytes) -> None:

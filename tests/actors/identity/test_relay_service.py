@@ -18,6 +18,7 @@ from onward.protocol.identity import (
     DestinationKind,
     EngineContent,
     EngineMessage,
+    EngineOrigin,
     Hop,
     Identity,
     InnerKind,
@@ -34,6 +35,7 @@ from onward.protocol.identity import (
     TransportPrefs,
     Verifiers,
     build_onion,
+    derived_engine,
     open_relay_message,
     parse_p2p_message,
     parse_signed,
@@ -260,6 +262,32 @@ async def test_threat_5_the_message_of_an_engine_is_delivered_once_whatever_its_
     stale = {"messages that are not fresh: it was received before": 2}
     await eventually(lambda: b.identities.refused() == stale)
     assert len(recorder.messages) == 1
+
+
+async def test_threat_21_an_engine_of_a_node_that_is_banned_is_refused_over_relays(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+    mallory = key_of("mallory")
+    origin = EngineOrigin(mallory.identity, b"name")
+    now = now_of(b)
+    message = EngineMessage(
+        derived_engine(mallory.identity, b"name"),
+        Destination(DestinationKind.ENGINE, ENGINE_THERE),
+        now << 20,
+        ONWARD,
+        BODY,
+        expiry=now + 60_000,
+        origin=origin,
+    )
+    b.identities.ban(mallory.identity)
+    inner = sign_engine_message(message, mallory)
+    sender.say(RelayContent(sender.layers(r, b, inner=inner)))
+    reason = "messages that the router refuses: banned"
+    await eventually(lambda: b.identities.refused() == {reason: 1})
+    b.identities.unban(mallory.identity)
+    sender.say(RelayContent(sender.layers(r, b, inner=inner)))
+    assert (await recorder.next()).payload == b"hi"
 
 
 async def test_threat_6_a_layer_is_opened_once_and_by_its_own_node(

@@ -20,6 +20,7 @@ from onward.protocol import (
     parse_route,
 )
 from onward.protocol.identity import (
+    ControlContent,
     Destination,
     DestinationKind,
     HasMembers,
@@ -186,6 +187,72 @@ async def test_threat_9_what_is_too_big_to_seal_is_an_error_of_the_sender(
     assert (await a.node.request(route, payload)).payload == payload
 
 
+async def test_what_follows_an_answer_goes_over_the_same_relays(line: tuple[Member, ...]) -> None:
+    a, r, s, b = line
+    asks = await Recorder.on(a.node, "asks")
+    answers = await Recorder.on(b.node, "answers")
+    b.identities.engine("answers")
+    asks.send(f"{relay_text(r, s)} => {node_text(b.own)} => answers", b"one?")
+    # A link between the two, which would show that they have to do with each other.
+    await chain(a, b)
+    answers.reply(await answers.next(), b"one!")
+    asks.reply(await asks.next(), b"two?")
+    question = await answers.next()
+    assert question.payload == b"two?"
+    answers.reply(question, b"two!")
+    assert (await asks.next()).payload == b"two!"
+    kinds = [type(each[2].content) for each in b.tap.seen if each[0] == a.own]
+    assert set(kinds) == {ControlContent}
+
+
+async def test_threat_21_nothing_goes_over_relays_to_what_is_banned(
+    line: tuple[Member, ...],
+) -> None:
+    a, r, s, b = line
+    asks = await Recorder.on(a.node, "asks")
+    answers = await Recorder.on(b.node, "answers")
+    engine = b.identities.engine("answers")
+    tell_engine(a, engine, b, "answers")
+    asks.send(f"{relay_text(r, s)} => {engine_text(engine)}", b"one?")
+    question = await answers.next()
+    answers.reply(question, b"one!")
+    answer = await asks.next()
+    sent = a.relays.ways.sent
+    # The engine itself, its node, and a relay on the way.
+    for number, banned in enumerate((engine, b.own, s.own), 1):
+        a.identities.ban(banned)
+        asks.reply(answer, b"two?")
+        await lost(a, number)
+        a.identities.unban(banned)
+    assert a.relays.ways.sent == sent
+    # So does no answer.
+    asks.send(f"{relay_text(r, s)} => {engine_text(engine)}", b"three?")
+    question = await answers.next()
+    b.identities.ban(a.own)
+    answers.reply(question, b"three!")
+    await eventually(lambda: b.node.dead_letters.total == 1)
+    assert [each.payload for each in asks.messages] == [b"one!"]
+
+
+async def test_threat_21_an_answer_of_what_is_banned_meanwhile_is_refused(
+    line: tuple[Member, ...],
+) -> None:
+    a, r, s, b = line
+    asks = await Recorder.on(a.node, "asks")
+    answers = await Recorder.on(b.node, "answers")
+    engine = b.identities.engine("answers")
+    tell_engine(a, engine, b, "answers")
+    for banned in (engine, b.own):
+        asks.send(f"{relay_text(r, s)} => {engine_text(engine)}", b"one?")
+        question = await answers.next()
+        before = a.identities.refused().get("answers of what is banned", 0)
+        a.identities.ban(banned)
+        answers.reply(question, b"one!")
+        await refused(a, {"answers of what is banned": before + 1})
+        a.identities.unban(banned)
+    assert asks.messages == []
+
+
 async def test_an_answer_that_is_too_big_is_not_delivered(line: tuple[Member, ...]) -> None:
     a, r, s, b = line
     answers = await Recorder.on(b.node, "answers")
@@ -335,6 +402,14 @@ async def test_threat_11_what_is_in_one_bucket_has_one_length_on_each_link(
         assert len(sizes(to, RelayContent)) == 2
     for to in (s, r, a):
         assert len(sizes(to, ReplyContent)) == 2
+
+
+async def lost(at: Member, number: int) -> None:
+    await eventually(lambda: at.node.dead_letters.total == number)
+
+
+async def refused(at: Member, counts: dict[str, int]) -> None:
+    await eventually(lambda: at.identities.refused() == counts)
 
 
 def sizes(to: Member, kind: type) -> set[int]:
