@@ -58,6 +58,7 @@ PLACES: Final = {
     "per_request": ("authentication", "per_request"),
     "principals": ("authentication", "principals_file"),
     "relay_policy": ("identity", "relay_policy"),
+    "reserve": ("identity", "relays"),
     "rules": ("authorization", "rules_file"),
 }
 """The sections and keys of options with names that do not tell them."""

@@ -285,7 +285,23 @@ class KeySource:
     def __init__(self, path: str | Path, arguments: argparse.Namespace) -> None:
         self._path: Final = Path(path)
         with failures(self._path):
-            from ..actors.identity import load_key_file
-
             self._passphrase: Final = _given_or_asked(self._path, arguments)
-            self.keys: IdentityKeys = load_key_file(self._path, self._passphrase)
+            self.keys: Final = self._load()
+
+    def _load(self) -> IdentityKeys:
+        from ..actors.identity import load_key_file
+
+        return load_key_file(self._path, self._passphrase)
+
+    def reload(self) -> IdentityKeys:
+        """Return the keys that are in the file now, of the same identity.
+
+        Raises:
+            ValueError: The file is of another identity.
+            OSError: It cannot be read.
+            OnwardError: As `load_key_file`.
+        """
+        keys = self._load()
+        if keys.identity != self.keys.identity:
+            raise ValueError(f"{self._path} is of another identity, which needs a restart")
+        return keys

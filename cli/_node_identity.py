@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -73,6 +74,14 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
         "`onward lookup` prints; it is made if it is not there (default: in memory)",
     )
     group.add_argument(
+        "--reserve",
+        metavar="IDENTITY",
+        action="append",
+        default=[],
+        help="reserve at this relay, which is joined, so that other nodes reach this one through "
+        "it; may be repeated",
+    )
+    group.add_argument(
         "--relay-policy",
         metavar="RULE",
         action="append",
@@ -106,6 +115,7 @@ def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
         (arguments.identity_expose, "--identity-expose"),
         (arguments.identity_directory, "--identity-directory"),
         (arguments.relay_policy, "--relay-policy"),
+        (arguments.reserve, "--reserve"),
         (arguments.join, "--join"),
         (arguments.passphrase_file, "--passphrase-file"),
     ):
@@ -136,6 +146,7 @@ class NodeIdentity:
         self._source: Final = KeySource(arguments.identity, arguments)
         self._arguments: Final = arguments
         self._policy: Final = _policy_of(arguments)
+        self._relays: Final = [_relay(each) for each in arguments.reserve]
         self._nodes: Final = [NodeToJoin.parse(each) for each in arguments.join]
         self._engines: Final[dict[Address, Identity]] = {}
         self._tasks: Final[list[asyncio.Task[None]]] = []
@@ -169,8 +180,13 @@ class NodeIdentity:
         )
         for worker in dict.fromkeys(given.engine):
             self._engines[worker] = self.identities.engine(worker)
+        service.reloads.add("identity", self._prepare)
         self._print()
         return [ROUTER]
+
+    async def _prepare(self) -> Callable[[], object]:
+        keys = await asyncio.to_thread(self._source.reload)
+        return lambda: self.identities.reload(keys)
 
     def _print(self) -> None:
         from ..protocol.identity import identity_text
@@ -187,6 +203,28 @@ class NodeIdentity:
         """Join the nodes, again and again until each is there."""
         for each in self._nodes:
             self._tasks.append(asyncio.get_running_loop().create_task(self._reach(each)))
+        for relay in self._relays:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._reserve(relay)))
+
+    async def _reserve(self, relay: Identity) -> None:
+        """Reserve at a relay, again and again until it gives a reservation, which lasts then."""
+        from ..protocol.identity import short_text
+
+        wait = FIRST
+        while True:
+            try:
+                await self.identities.reserve(relay)
+            except OnwardError as error:
+                _logger.warning(
+                    "the relay %s gives no reservation: %s",
+                    short_text(relay),
+                    error,
+                    extra={"event": "identity.unreserved"},
+                )
+            else:
+                return
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, LONGEST)
 
     async def _reach(self, to: NodeToJoin) -> None:
         wait = FIRST
@@ -232,6 +270,20 @@ class NodeIdentity:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _relay(text: str) -> Identity:
+    """Return the identity of a relay.
+
+    Raises:
+        CommandError: It is none.
+    """
+    from ..protocol.identity import BadIdentity, parse_identity
+
+    try:
+        return parse_identity(text)
+    except BadIdentity as error:
+        raise CommandError(f"--reserve: {error}", Status.USAGE) from None
 
 
 def _policy_of(arguments: argparse.Namespace) -> RelayPolicy | None:

@@ -129,10 +129,25 @@ class RunningIdentity:
         text = link.join or names.get(link.to_node, "")
         await self.identities.join(address, identity=parse_identity(text) if text else None)
 
-    def start_engines(self) -> None:
-        """Make the workers engines, once they have started."""
+    async def start_engines(self, names: Mapping[str, str]) -> None:
+        """Make the workers engines, once they have started, and reserve at relays.
+
+        Args:
+            names: The identities that are known, by the names of nodes.
+
+        Raises:
+            TopologyFailed: A relay gives no reservation.
+        """
+        from ...protocol.identity import parse_identity
+
         for worker in self._plan.engines:
             self.identities.engine(worker)
+        for relay in self._plan.reserve:
+            try:
+                await self.identities.reserve(parse_identity(names[relay]))
+            except OnwardError as error:
+                text = f"cannot reserve at {relay}: {error}"
+                raise TopologyFailed(self._plan.place, text) from error
 
 
 def exposes_router(listener: ListenerPlan, topology: TopologyPlan) -> bool:

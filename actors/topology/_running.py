@@ -329,7 +329,7 @@ class RunningNode:
         if self.dispatcher is not None:
             await self.dispatcher.consume()
         if self.identity is not None:
-            self.identity.start_engines()
+            await self.identity.start_engines(self.identities)
 
     async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make one request of the plan, and repeat it if the plan says so."""

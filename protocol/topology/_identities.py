@@ -45,6 +45,7 @@ class IdentityPlan:
         expose: The addresses that other identities can reach by that of the node.
         directory: The file that keeps what the node knows of identities; empty: none.
         relay: The rules of what it relays for others, which may have references; none: nothing.
+        reserve: The names of the nodes that are relays at which it reserves.
     """
 
     place: Position
@@ -55,6 +56,7 @@ class IdentityPlan:
     expose: tuple[Address, ...] = ()
     directory: str = ""
     relay: tuple[str, ...] = ()
+    reserve: tuple[str, ...] = ()
 
     @property
     def is_made(self) -> bool:
@@ -77,6 +79,7 @@ def read_identity(node: FileTable) -> IdentityPlan | None:
         expose=table.take("expose", values.addresses, ()),
         directory=table.take("directory", values.text, ""),
         relay=table.take("relay", values.texts, ()),
+        reserve=table.take("reserve", values.texts, ()),
     )
     if plan.key_file and plan.seed:
         table.add("", "it has both a key_file and a seed")

@@ -214,7 +214,12 @@ class _Check:
                     self.tell(request.place, ("route",), told + there)
 
     def _relay(self, plan: IdentityPlan) -> None:
-        """Report rules of a relay about nodes that are not known before they run."""
+        """Report relays without an identity, and rules about nodes that are not known so early."""
+        relays = [name for name, node in self.nodes.items() if node.plan.identity is not None]
+        for index, name in enumerate(plan.reserve):
+            if name not in relays:
+                told = f"no node {name!r} has an identity; there are: {', '.join(relays)}"
+                self.tell(plan.place, ("reserve", index), told + suggestion(name, relays))
         known = [
             name
             for name, node in self.nodes.items()

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors import Node
-from onward.actors.identity import ROUTER, PeerRefused, make_key_file
+from onward.actors import Node, ReloadFailed
+from onward.actors.identity import ROUTER, PeerRefused, make_key_file, rotate_key_file
 from onward.cli import main
 from onward.cli._main import parser_of
 from onward.cli._node import serve
 from onward.cli._node_identity import identity_of
 from onward.cli._run import StopRequest
+from onward.cli._service import Service
 from onward.cli._status import Status
-from onward.protocol.identity import Identity, Lock, identity_text, parse_identity
+from onward.protocol.identity import Identity, Lock, SealingKey, identity_text, parse_identity
 from onward.transports.identity import Identities
 from tests.support.commands import TIMEOUT, Output, onward, printed
 from tests.support.fixtures import Capsys
@@ -161,6 +162,51 @@ async def test_it_joins_again_where_it_has_closed_the_link(
             await asyncio.wait_for(serving, TIMEOUT)
 
 
+async def test_it_reserves_at_a_relay_once_it_has_joined(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.cli._node_identity.FIRST", 0.01)
+    path, own = key_file(tmp_path, "far")
+    other, relay = key_file(tmp_path, "relay")
+    policy = ("--relay-policy", "reserved", "--relay-policy", f"to:{identity_text(own)}")
+    async with served("--identity", str(other), *policy) as hub:
+        words = ["--listen", "tcp://127.0.0.1:0", "--quiet", "--identity", str(path)]
+        words += ["--join", f"{hub.uri}={identity_text(relay)}", "--reserve", identity_text(relay)]
+        given = parser_of("node").parse_args(words)
+        identity, stop = identity_of(given), StopRequest()
+        assert identity is not None
+        serving = asyncio.create_task(serve(stop, given, identity=identity))
+        await until(lambda: hasattr(identity, "identities"))
+        await until(lambda: identity.identities.reserved_at() == (relay,))
+        # It is asked for before the relay has joined, too.
+        assert "gives no reservation" in caplog.text
+        stop.wish()
+        await asyncio.wait_for(serving, TIMEOUT)
+
+
+async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> None:
+    path, _ = key_file(tmp_path, "own")
+    stop, service = StopRequest(), Service()
+    words = ["--listen", "tcp://127.0.0.1:0", "--quiet", "--identity", str(path)]
+    given = parser_of("node").parse_args(words)
+    identity = identity_of(given)
+    assert identity is not None
+    with printed() as output:
+        serving = asyncio.create_task(serve(stop, given, service, identity=identity))
+        while not (await output.line()).startswith("listening"):
+            pass
+        before = identity.identities.sealing_key
+        keys = rotate_key_file(path)
+        assert await service.reload() == ("identity",)
+        assert identity.identities.sealing_key == SealingKey(keys.sealing_seed).public != before
+        path.unlink()
+        key_file(tmp_path, "own")
+        with pytest.raises(ReloadFailed, match="is of another identity, which needs a restart"):
+            await service.reload()
+        stop.wish()
+        await asyncio.wait_for(serving, TIMEOUT)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -170,6 +216,8 @@ async def test_it_joins_again_where_it_has_closed_the_link(
         (("--join", "tcp://h:1"), "--join needs --identity"),
         (("--passphrase-file", "f"), "--passphrase-file needs --identity"),
         (("--relay-policy", "any"), "--relay-policy needs --identity"),
+        (("--reserve", "aera"), "--reserve needs --identity"),
+        (("--identity", "KEY", "--reserve", "aera"), "--reserve: "),
         (("--identity", "KEY", "--relay-policy", "all"), "--relay-policy: 'all' is not one of"),
         (("--identity", "KEY", "--engine", "a"), "--engine: there is no worker 0#a"),
         (("--identity", "KEY", "--engine", "34#a"), "--engine: 34#a is not a local address"),

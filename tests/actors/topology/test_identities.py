@@ -89,6 +89,11 @@ async def test_keys_of_files(tmp_path: Path) -> None:
             "t.toml:7: links[0]: cannot connect to tcp://127.0.0.1:",
         ),
         (
+            'reserve = ["b"]',
+            "true",
+            "t.toml:4: nodes.a.identity: cannot reserve at b: ",
+        ),
+        (
             'relay = ["all"]',
             "true",
             "t.toml:4: nodes.a.identity: cannot have an identity: 'all' is not one of from:",

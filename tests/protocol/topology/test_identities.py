@@ -19,6 +19,7 @@ engines = ["echo"]
 expose = ["shop"]
 directory = "{dir}/a.directory"
 relay = ["from:{a}", "reserved"]
+reserve = ["b"]
 [nodes.b]
 identity = "b.key"
 [nodes.c]
@@ -48,9 +49,10 @@ def test_identities_are_read() -> None:
     a, b, c, d = (plan.node(name).identity for name in "abcd")
     assert isinstance(a, IdentityPlan)
     assert (a.seed, a.directory, a.is_made) == ("one", "{dir}/a.directory", False)
+    assert a.reserve == ("b",)
     assert a.relay == ("from:{a}", "reserved")
     assert [list(map(str, each)) for each in (a.engines, a.expose)] == [["0#echo"], ["0#shop"]]
-    assert b == IdentityPlan(Position("t.toml", 12, ("nodes", "b", "identity")), "b.key")
+    assert b == IdentityPlan(Position("t.toml", 13, ("nodes", "b", "identity")), "b.key")
     assert c is not None
     assert (c.key_file, c.passphrase_file) == ("c.key", "c.words")
     assert d is not None
@@ -91,6 +93,10 @@ REQUEST = '[[requests]]\nfrom = "a"\nroute = '
         (
             A + 'identity.expose = ["echo", "ecoh"]\n',
             "4: nodes.a.identity.expose[1]: node 'a' has no worker or link 'ecoh'; ",
+        ),
+        (
+            A + 'identity.reserve = ["b"]\n',
+            "4: nodes.a.identity.reserve[0]: no node 'b' has an identity; there are: a",
         ),
         (
             A + 'identity.relay = ["from:{b}"]\n',
