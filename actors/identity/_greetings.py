@@ -106,6 +106,11 @@ class Greetings:
             if left is not None:
                 del self._clocks[left]
 
+    def started(self, node: Identity) -> int | None:
+        """Return when another node was started, as it has said; `None` if it is not known."""
+        clock = self._clocks.get(node)
+        return None if clock is None else clock.started
+
     def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
         """Take the id of a message to a node, or to an engine at it.
 

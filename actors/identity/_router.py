@@ -413,9 +413,14 @@ class Router(PeerEvents):
 
     def receive_greeting(self, session: Session, record: bytes) -> None:
         """Receive a control record that may be a greeting."""
+        before = self.greetings.started(session.node)
         if not self.greetings.receive(session, record):
             return
         joined = not session.is_greeted
+        if not joined and self.greetings.started(session.node) != before:
+            joined = True  # the node has started anew, and the session goes on
+            for part in self._parts:
+                part.node_lost(session.node)
         self.peers.greeted(session)
         if joined and session.is_greeted:
             for part in self._parts:

@@ -29,6 +29,7 @@ from onward.protocol.identity import (
     EngineMessage,
     Event,
     EventRecord,
+    Greeting,
     Identity,
     Protocol,
     ResendEvents,
@@ -46,6 +47,7 @@ from onward.protocol.identity import (
     first_number,
     identity_text,
     parse_topic_record,
+    serialize_greeting,
     serialize_topic_record,
     sign_advert,
     sign_engine_message,
@@ -568,6 +570,14 @@ async def test_events_of_strangers_and_forged_ones_are_dropped(a: Node, b: Node,
         "events with a wrong signature of their source": 1,
         "records that cannot be read": 2,
     }
+
+
+async def test_a_node_that_starts_anew_and_keeps_its_link_is_asked_again(a: Node, c: Node) -> None:
+    theirs = await attached(c)
+    await Recorder.on(c, "there")
+    strange = await strange_topic(a, theirs, "there")
+    strange.strange.say(ControlContent(serialize_greeting(Greeting(1, MILLISECONDS))))
+    assert isinstance(await strange.hear(), SubscribeTopic)
 
 
 async def test_gaps_are_asked_for_and_given_up_in_the_end(
