@@ -6,13 +6,15 @@
 - *by identity, two nodes*: from the program of one node to an engine of another, over a link in
   memory, signed, encrypted and verified. The comparison is one signature and one verification by
   `cryptography`, of as many bytes, in the same run.
+- *fan-out*: one publication to a topic with 1,000 subscribers of the node. The comparison is a
+  plain message, as above, to each of the same 1,000 workers, in the same run.
 - *build* and *open*: a message of 1 KiB for four nodes in layers, and one layer of it, beside the
   signatures, seals and openings that they are made of.
 - *directory*: adverts of nodes, each with one address.
 
 Targets: 5 times a plain hop without cryptography; 1.5 times the bare primitives for a message
-between nodes, and for layers. All times are CPU times of all nodes. The full size takes about two
-minutes.
+between nodes, and for layers; twice the plain messages for a fan-out. All times are CPU times of
+all nodes. The full size takes about two minutes.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from onward.actors import Node, Worker, new_event_loop
+from onward.actors import MailboxOptions, Node, Worker, new_event_loop
 from onward.actors.identity import ROUTER
 from onward.protocol import Address, Message, Route
 from onward.protocol.identity import (
@@ -53,6 +55,7 @@ from onward.protocol.identity import (
     SigningKey,
     Verifiers,
     build_onion,
+    identity_text,
     sign_advert,
     sign_engine_message,
 )
@@ -60,6 +63,7 @@ from onward.transports.identity import Identities
 
 IN_FLIGHT = 64
 PAYLOAD = b"x" * 64
+SUBSCRIBERS = 1_000
 RELAY, END = Address(0, b"relay"), Address(0, b"end")
 NOW = 1_800_000_000_000
 MICRO = 1e6
@@ -194,6 +198,70 @@ async def add_messages(report: Report, size: Size) -> None:
     )
 
 
+class Arrivals:
+    """The end of many messages: a number of them at a time.
+
+    Attributes:
+        over: Resolved when as many have come.
+    """
+
+    def __init__(self) -> None:
+        self.over = asyncio.get_running_loop().create_future()
+        self._left = 0
+
+    def expect(self, messages: int) -> None:
+        """Expect a number of messages."""
+        self.over, self._left = asyncio.get_running_loop().create_future(), messages
+
+    def ended(self) -> None:
+        """Count one."""
+        self._left -= 1
+        if not self._left:
+            self.over.set_result(None)
+
+
+async def add_fan_out(report: Report, size: Size) -> None:
+    """Add a publication to many subscribers beside a message to each."""
+    spread: list[float] = []
+    plain: list[float] = []
+    async with Node("near") as node:
+        arrivals = Arrivals()
+        ours = await Identities.attach(node, key_of(1))
+        await node.start(Relay, address=RELAY, mailbox=MailboxOptions(limit=2 * SUBSCRIBERS))
+        ends = [node.spawn(lambda: End(arrivals.ended)) for _ in range(SUBSCRIBERS)]
+        owner = node.spawn(Relay)
+        topic = ours.create_topic(key_of(4), engine=owner)
+        for end in ends:
+            await ours.subscribe(topic, end)
+        to = Address(36, f"topic:{identity_text(topic)}".encode())
+        messages = [Message((RELAY, end), (), PAYLOAD, None, None) for end in ends]
+        times = size.messages // 100
+        for _ in range(size.rounds):
+            began = process_time()
+            for _ in range(times):
+                arrivals.expect(SUBSCRIBERS)
+                node.route(Message((to,), (), PAYLOAD, None, None))
+                await arrivals.over
+            spread.append((process_time() - began) / times / SUBSCRIBERS)
+            began = process_time()
+            for _ in range(times):
+                arrivals.expect(SUBSCRIBERS)
+                for message in messages:
+                    node.route(message)
+                await arrivals.over
+            plain.append((process_time() - began) / times / SUBSCRIBERS)
+        if ours.refused() or node.dead_letters.total:
+            raise AssertionError(f"copies were refused: {ours.refused()}")
+    report.figure("fan-out to 1,000, each copy", median(spread) * MICRO, "µs", noise(spread))
+    report.target(
+        "fan-out to 1,000 / 1,000 plain messages",
+        median(spread) / median(plain),
+        "x",
+        at_most=2.0,
+        noise=noise(spread),
+    )
+
+
 class Rules:
     """Rules that allow everything."""
 
@@ -310,6 +378,7 @@ def measure(size: Size) -> Report:
     report = Report("identity")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(add_messages(report, size))
+        runner.run(add_fan_out(report, size))
     add_layers(report, size)
     add_directory(report, size)
     return report
