@@ -15,7 +15,6 @@ A refusal goes one hop: it says that the request was certainly not handed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -29,6 +28,7 @@ from ._messages import MAX_BODY
 from ._p2p_message import MAX_CONTENT
 from ._preferences import Protocol, protocol_items, read_protocol
 from ._record_reader import RecordReader
+from ._record_table import RESULT_CODE, Field, RecordTable, binary, keyed, number, read_result_code
 from ._results import ResultCode
 from ._signed import SIGNED_OVERHEAD, SignedKind, is_signed_by, parse_signed, sign
 
@@ -262,24 +262,12 @@ def parse_domain_record(data: bytes) -> DomainRecord:
     Raises:
         BadRecord: It is none.
     """
-    reader = RecordReader(data, MAX_CONTENT)
-    count = reader.enter("the record", 2, 9)
-    number = reader.number("the kind of the record")
-    items, read = _READERS.get(number, (0, None))
-    if read is None:
-        raise BadRecord(f"there is no record {number} about domains")
-    if count != items:
-        raise BadRecord(f"the record has {count} items, not {items}")
-    record = read(reader)
-    reader.leave()
-    reader.end()
-    return record
+    return _TABLE.parse(data)
 
 
 def serialize_domain_record(record: DomainRecord) -> bytes:
     """Return the bytes of a control record about domains."""
-    data: bytes = dumps(_items(record))
-    return data
+    return _TABLE.serialize(record)
 
 
 def sign_join_request(request: JoinRequest, key: SigningKey) -> bytes:
@@ -347,48 +335,11 @@ def open_join_response(envelope: bytes, verifiers: Verifiers) -> JoinResponse | 
     approver, requestor = reader.keyed("the approver"), reader.keyed("the requestor")
     domain, created = reader.keyed("the domain"), reader.number("the time")
     epoch = None if reader.is_null("the epoch") else reader.number("the epoch")
-    response = JoinResponse(approver, requestor, domain, created, epoch, _result(reader))
+    response = JoinResponse(approver, requestor, domain, created, epoch, read_result_code(reader))
     reader.leave()
     reader.end()
     good = is_signed_by(approver, SignedKind.JOIN_RESPONSE, signed, verifiers)
     return response if good else None
-
-
-def _items(record: DomainRecord) -> tuple[object, ...]:
-    match record:
-        case DomainRequest():
-            return (
-                48,
-                record.src,
-                record.domain,
-                record.id,
-                record.path,
-                record.expiry,
-                protocol_items(record.protocol),
-                record.body,
-            )
-        case DomainResponse():
-            return (
-                49,
-                record.domain,
-                record.src,
-                record.dst,
-                record.id,
-                record.path,
-                int(record.result),
-                protocol_items(record.protocol),
-                record.body,
-            )
-        case DomainRefusal():
-            return 50, record.src, record.id, int(record.result)
-        case DomainJoining(envelope):
-            return 51, envelope
-        case _:
-            return 52, record.envelope
-
-
-def _result(reader: RecordReader) -> ResultCode:
-    return ResultCode(reader.number("the result", max(ResultCode)))
 
 
 def _read_path(reader: RecordReader) -> tuple[Identity, ...]:
@@ -398,36 +349,25 @@ def _read_path(reader: RecordReader) -> tuple[Identity, ...]:
     return path
 
 
-def _read_request(reader: RecordReader) -> DomainRecord:
-    src, domain = reader.keyed("the source"), reader.keyed("the domain")
-    number, path = reader.number("the id"), _read_path(reader)
-    expiry, protocol = reader.number("the expiry"), read_protocol(reader)
-    body = reader.binary("the body", MAX_BODY)
-    return DomainRequest(src, domain, number, path, expiry, protocol, body)
-
-
-def _read_response(reader: RecordReader) -> DomainRecord:
-    domain, src = reader.keyed("the domain"), reader.keyed("the member")
-    dst, number = reader.keyed("the destination"), reader.number("the id")
-    path, result, protocol = _read_path(reader), _result(reader), read_protocol(reader)
-    body = reader.binary("the body", MAX_BODY)
-    return DomainResponse(domain, src, dst, number, path, result, protocol, body)
-
-
-def _read_refusal(reader: RecordReader) -> DomainRecord:
-    src, number = reader.keyed("the source"), reader.number("the id")
-    return DomainRefusal(src, number, _result(reader))
-
-
-def _read_envelope(reader: RecordReader) -> bytes:
-    return reader.binary("the envelope", MAX_JOIN_ENVELOPE, 1)
-
-
-_READERS: Final[dict[int, tuple[int, Callable[[RecordReader], DomainRecord]]]] = {
-    48: (8, _read_request),
-    49: (9, _read_response),
-    50: (4, _read_refusal),
-    51: (2, lambda reader: DomainJoining(_read_envelope(reader))),
-    52: (2, lambda reader: DomainJoined(_read_envelope(reader))),
-}
-"""For each number: the items of the record with it, and the reader of the others."""
+_ID, _PATH, _BODY = number("the id"), Field(_read_path), binary("the body", MAX_BODY)
+_PROTOCOL: Final = Field(read_protocol, protocol_items)
+_ENVELOPE: Final = (binary("the envelope", MAX_JOIN_ENVELOPE, 1),)
+_REQUEST: Final = (
+    *(keyed("the source"), keyed("the domain"), _ID, _PATH),
+    *(number("the expiry"), _PROTOCOL, _BODY),
+)
+_RESPONSE: Final = (
+    *(keyed("the domain"), keyed("the member"), keyed("the destination"), _ID, _PATH),
+    *(RESULT_CODE, _PROTOCOL, _BODY),
+)
+_TABLE: Final = RecordTable[DomainRecord](
+    "domains",
+    MAX_CONTENT,
+    {
+        48: (DomainRequest, _REQUEST),
+        49: (DomainResponse, _RESPONSE),
+        50: (DomainRefusal, (keyed("the source"), _ID, RESULT_CODE)),
+        51: (DomainJoining, _ENVELOPE),
+        52: (DomainJoined, _ENVELOPE),
+    },
+)

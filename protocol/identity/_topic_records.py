@@ -16,17 +16,13 @@ has one, of its publisher.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cbor2 import dumps
-
 from ._checks import check_key, check_number, check_size
-from ._errors import BadRecord
 from ._identities import Identity
 from ._p2p_message import MAX_CONTENT
-from ._record_reader import MAX_NUMBER, RecordReader
+from ._record_table import RESULT_CODE, RecordTable, binary, keyed, number
 from ._results import ResultCode
 
 __all__ = [
@@ -198,81 +194,26 @@ def parse_topic_record(data: bytes) -> TopicRecord:
     Raises:
         BadRecord: It is none.
     """
-    reader = RecordReader(data, MAX_CONTENT)
-    count = reader.enter("the record", 2, 5)
-    number = reader.number("the kind of the record")
-    items, read = _READERS.get(number, (0, None))
-    if read is None:
-        raise BadRecord(f"there is no record {number} about topics")
-    if count != items:
-        raise BadRecord(f"the record has {count} items, not {items}")
-    record = read(reader)
-    reader.leave()
-    reader.end()
-    return record
+    return _TABLE.parse(data)
 
 
 def serialize_topic_record(record: TopicRecord) -> bytes:
     """Return the bytes of a control record about topics."""
-    data: bytes = dumps(_items(record))
-    return data
+    return _TABLE.serialize(record)
 
 
-def _items(record: TopicRecord) -> tuple[object, ...]:
-    match record:
-        case SubscribeTopic(topic, request):
-            return 32, topic, request
-        case TopicSubscribed(topic, request, result, following):
-            return 33, topic, request, int(result), following
-        case UnsubscribeTopic(topic, request):
-            return 34, topic, request
-        case TopicUnsubscribed(topic, request, result):
-            return 35, topic, request, int(result)
-        case EventRecord(envelope):
-            return 36, envelope
-        case TopicProgress(topic, first, following):
-            return 37, topic, first, following
-        case _:
-            return 38, record.topic, record.first, record.count
-
-
-def _topic(reader: RecordReader) -> Identity:
-    return reader.keyed("the topic")
-
-
-def _request(reader: RecordReader) -> int:
-    return reader.number("the request")
-
-
-def _result(reader: RecordReader) -> ResultCode:
-    return ResultCode(reader.number("the result", max(ResultCode)))
-
-
-def _subscribed(reader: RecordReader) -> TopicRecord:
-    topic, request, result = _topic(reader), _request(reader), _result(reader)
-    return TopicSubscribed(topic, request, result, reader.number("the next event"))
-
-
-def _progress(reader: RecordReader) -> TopicRecord:
-    topic, first = _topic(reader), reader.number("the first event", MAX_NUMBER)
-    return TopicProgress(topic, first, reader.number("the next event"))
-
-
-def _resend(reader: RecordReader) -> TopicRecord:
-    topic, first = _topic(reader), reader.number("the first event")
-    return ResendEvents(topic, first, reader.number("the count", RING_EVENTS))
-
-
-_READERS: Final[dict[int, tuple[int, Callable[[RecordReader], TopicRecord]]]] = {
-    32: (3, lambda reader: SubscribeTopic(_topic(reader), _request(reader))),
-    33: (5, _subscribed),
-    34: (3, lambda reader: UnsubscribeTopic(_topic(reader), _request(reader))),
-    35: (
-        4,
-        lambda reader: TopicUnsubscribed(_topic(reader), _request(reader), _result(reader)),
-    ),
-    36: (2, lambda reader: EventRecord(reader.binary("the envelope", MAX_EVENT_ENVELOPE, 1))),
-    37: (4, _progress),
-    38: (4, _resend),
-}
-"""For each number: the items of the record with it, and the reader of the others."""
+_TOPIC, _REQUEST = keyed("the topic"), number("the request")
+_FIRST, _NEXT = number("the first event"), number("the next event")
+_TABLE: Final = RecordTable[TopicRecord](
+    "topics",
+    MAX_CONTENT,
+    {
+        32: (SubscribeTopic, (_TOPIC, _REQUEST)),
+        33: (TopicSubscribed, (_TOPIC, _REQUEST, RESULT_CODE, _NEXT)),
+        34: (UnsubscribeTopic, (_TOPIC, _REQUEST)),
+        35: (TopicUnsubscribed, (_TOPIC, _REQUEST, RESULT_CODE)),
+        36: (EventRecord, (binary("the envelope", MAX_EVENT_ENVELOPE, 1),)),
+        37: (TopicProgress, (_TOPIC, _FIRST, _NEXT)),
+        38: (ResendEvents, (_TOPIC, _FIRST, number("the count", RING_EVENTS))),
+    },
+)
