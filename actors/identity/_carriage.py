@@ -6,15 +6,19 @@
 | `36#by:…` | behind the address of a link | how the router carries the message |
 | `36#reply:…` | behind the address of a link, in a return route | an answer has a way of its own |
 
-The last two never leave the node. What another node sends may not have one where the router looks
-for it. A worker that knows the address of a link can put anything behind it: what cannot be read is
-refused.
+What another node sends may not have one where the router looks for it. But the last two stand in
+return routes, which other nodes see if a worker here passes a message on, and may change: behind
+the address of a link they can put anything. So each has 16 bytes which are not guessed: a carriage
+has a tag by a key of this process, and an answer its token.
 """
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import Final
 
 from cbor2 import dumps
@@ -42,6 +46,8 @@ none: its route begins as the return route of the question does."""
 
 _BY: Final = b"by:"
 _REPLY: Final = b"reply:"
+_TAG: Final = 16
+_KEY: Final = secrets.token_bytes(32)
 _REMEMBERED: Final = 1024
 """Carriages that are remembered by their addresses. Others are made again for each message."""
 
@@ -120,12 +126,20 @@ def _address_of(carriage: Carriage) -> Address:
         transport_items(carriage.tprefs),
         carriage.topic,
     )
-    return Address(IDENTITY, _BY + dumps(items))
+    record = dumps(items)
+    return Address(IDENTITY, _BY + _tag(record) + record)
+
+
+def _tag(record: bytes) -> bytes:
+    return blake2b(record, digest_size=_TAG, key=_KEY).digest()
 
 
 @lru_cache(_REMEMBERED)
 def _carriage_of(value: bytes) -> Carriage:
-    reader = RecordReader(value[len(_BY) :])
+    tag, record = value[len(_BY) :][:_TAG], value[len(_BY) + _TAG :]
+    if not compare_digest(tag, _tag(record)):
+        raise BadRecord("the router has not written it")
+    reader = RecordReader(record)
     reader.enter("a carriage", 5)
     kind = DestinationKind(reader.number("the kind", max(DestinationKind)))
     count = reader.enter("the relays", 0, MAX_HOPS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cbor2 import dumps
 
 from onward.actors.identity._carriage import (
     ENGINE,
@@ -44,6 +45,19 @@ def test_a_carriage_is_read_as_it_was_written(carriage: Carriage) -> None:
     assert carriage_at((carriage.address, ENGINE)) == carriage
     assert is_reserved(carriage.address)
     assert reply_at((carriage.address,)) is None
+
+
+def test_a_carriage_that_another_node_writes_is_refused() -> None:
+    # It knows how one is written, and may have it stand behind the address of a link: at the end
+    # of a return route of a message that was passed on.
+    written = Carriage(DestinationKind.NODE, RELAYS[:1], topic=RELAYS[1]).address.value
+    forged = b"by:" + dumps((int(DestinationKind.NODE), RELAYS[:1], None, None, RELAYS[1]))
+    assert written.endswith(forged.removeprefix(b"by:"))
+    flipped = bytearray(written)
+    flipped[-1] ^= 1
+    for value in (forged, b"by:" + bytes(16) + forged[3:], bytes(flipped), written + b"\0"):
+        with pytest.raises(BadRecord):
+            carriage_at((Address(IDENTITY, value),))
 
 
 def test_an_answer_has_its_part_and_its_token() -> None:
