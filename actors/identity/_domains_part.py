@@ -310,7 +310,13 @@ class DomainsPart(RouterPart):
             inner = decode_message(response.body)
         except OnwardError:
             inner = None
-        if inner is None or response.protocol != ONWARD or inner[0] != back or not back:
+        if (
+            inner is None
+            or response.protocol != ONWARD
+            or inner[0] != back
+            or not back
+            or any(map(is_reserved, inner[1][:1]))
+        ):
             router.counts["answers of domains that are none"] += 1
             return InDoubt(text, "the answer of the member is none")
         if asked.own != router.own and router.engines.of(asked.own) is None:

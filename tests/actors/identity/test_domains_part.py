@@ -295,6 +295,17 @@ async def test_an_answer_that_is_none_leaves_the_request_in_doubt(
         await asked
 
 
+async def test_an_answer_from_an_address_of_the_router_leaves_the_request_in_doubt(
+    a: Node, c: Node
+) -> None:
+    _, strange, request, asked = await asked_of(a, c)
+    assert isinstance(request, DomainRequest)
+    onward, back = decode_message(request.body)[1], (reply_address(DestinationKind.RELAY, b"x"),)
+    tell(strange, response_to(request, encode_message(Message(onward, back, b"!"))))
+    with pytest.raises(InDoubt, match="the answer of the member is none"):
+        await asked
+
+
 async def test_an_answer_in_another_protocol_leaves_the_request_in_doubt(a: Node, c: Node) -> None:
     _, strange, request, asked = await asked_of(a, c)
     tell(strange, replace(answer_to(request), protocol=Protocol("other", 1)))
