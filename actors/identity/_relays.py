@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol import Message
@@ -10,7 +10,6 @@ from ...protocol.identity import (
     RESERVATION_ANSWER,
     RESERVATION_REQUEST,
     ControlContent,
-    Destination,
     DestinationKind,
     Identity,
     IdentityUpdated,
@@ -24,7 +23,6 @@ from ...protocol.identity import (
     SealingKeys,
     SigningKey,
     Target,
-    ViaNode,
 )
 from ..routing._pending import Pending
 from ._relay_service import RelayService
@@ -157,15 +155,13 @@ class Relays(RouterPart):
         """Send what is held for a node, and reserve there again."""
         self.service.queues.flush(node)
         self.reserved.node_joined(node)
-        self._forget(lambda home: home == node)
+        self.ways.forget(node)
 
     def node_lost(self, node: Identity) -> None:
         """End what the node has reserved here, and what is reserved there."""
         self.service.node_lost(node)
         self.reserved.node_lost(node)
-        routes = self._router.table
-        way = ViaNode(node)
-        self._forget(lambda home: routes.route(Destination(DestinationKind.NODE, home)) == way)
+        self.ways.relay_lost(node)
 
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity that has no trust any more."""
@@ -179,16 +175,4 @@ class Relays(RouterPart):
 
     def _updated(self, update: IdentityUpdated) -> None:
         """Resolve anew what leads to a node, as its advert may say another way to it."""
-        self._forget(lambda home: home == update.identity)
-
-    def _forget(self, leads: Callable[[Identity], bool]) -> None:
-        """Forget what addresses are resolved to, where the way to their node is another one now.
-
-        Args:
-            leads: Whether that is so for a node.
-        """
-        links = self._router.links
-        for identity in links.identities():
-            home = self.ways.home(Destination(DestinationKind.ENGINE, identity)) or identity
-            if leads(home):
-                links.forget(identity)
+        self.ways.forget(update.identity)

@@ -81,12 +81,15 @@ class SealedWays:
         sent: The messages that were sealed and given to a link.
     """
 
-    __slots__ = ("_anonymous", "_key", "_router", "expected", "sent")
+    __slots__ = ("_anonymous", "_key", "_remembered", "_router", "expected", "sent")
 
     def __init__(self, router: Router, key: SigningKey, anonymous: bool) -> None:
         self._router: Final = router
         self._key: Final = key
         self._anonymous: Final = anonymous
+        # The identities at a node which is reached through a relay that no route names, of which
+        # the links remember what their addresses are replaced by; and that relay.
+        self._remembered: Final[dict[Identity, tuple[Identity, dict[Identity, None]]]] = {}
         self.expected: Final = ExpectedAnswers()
         self.sent = 0
 
@@ -109,23 +112,43 @@ class SealedWays:
             return router.park(destination.identity, message, target)
         if home == router.own:
             raise Unresolved(to, "it is of this node")
-        is_named = bool(relays)
-        if not is_named:
-            decision = router.decide(destination, target.scope, own)
-            relays = (decision.relay,) if isinstance(decision, ViaRelay) else ()
-        hops = _hops(relays, home)
-        _check_number(to, hops, target)
-        missing = self._missing(to, hops, target, own)
+        if not relays:
+            return self._resolve_unnamed(message, target, home)
+        missing = self._missing(to, _hops(relays, home), target, own)
         if missing is not None:
             return router.park(missing, message, target)
         carriage = Carriage(destination.kind, relays, target.rprefs, target.tprefs)
-        if not is_named:
-            # It is remembered, as any address that is resolved by itself.
-            return message.redirect(*router.route_to(target, message[3], to[1], carriage))
         _, link = router.links.get((own, destination.identity))
         last = (ENGINE,) if destination.kind is DestinationKind.ENGINE else ()
         rest = message._replace(onward_route=message[0][used - 1 :])
         return rest.redirect(link, carriage.address, *last)
+
+    def _resolve_unnamed(
+        self, message: Message, target: Target, home: Identity
+    ) -> Message | Pending:
+        """Resolve a destination of which the node has said that it is reached through a relay.
+
+        Raises:
+            Unresolved: It has not, or the router refuses it, or as many messages wait as may.
+        """
+        router, to, destination = self._router, message[0][0], target.destination
+        own = router.own_of(message[3])
+        match router.decide(destination, target.scope, own):
+            case ViaRelay(relay):
+                pass
+            case LookUp(wanted):
+                return router.park(wanted.identity, message, target)
+            case Refuse(reason):
+                raise Unresolved(to, f"the router refuses it: {reason.value}")
+            case _:
+                raise Unresolved(to, "it asks for relays, and its way has none")
+        missing = self._missing(to, (relay, home), target, own)
+        if missing is not None:
+            return router.park(missing, message, target)
+        # It is remembered, as any address that is resolved by itself.
+        self._remember(home, relay, destination.identity)
+        carriage = Carriage(destination.kind, (relay,), target.rprefs, target.tprefs)
+        return message.redirect(*router.route_to(target, message[3], to[1], carriage))
 
     def _missing(
         self, to: Address, hops: tuple[Identity, ...], target: Target, own: Identity
@@ -133,8 +156,9 @@ class SealedWays:
         """Return the identity of which more has to be known first, if there is one.
 
         Raises:
-            Unresolved: The router refuses a hop.
+            Unresolved: The router refuses a hop, or so many.
         """
+        _check_number(to, hops, target)
         for hop in hops:
             kind = DestinationKind.RELAY if hop == hops[0] else DestinationKind.NODE
             match self._router.decide(Destination(kind, hop), target.scope, own):
@@ -174,6 +198,26 @@ class SealedWays:
             return None
         advert = read_advert(record.advert).advert
         return advert.kx if isinstance(advert, NodeAdvert) else None
+
+    def _remember(self, home: Identity, relay: Identity, identity: Identity) -> None:
+        found = self._remembered.get(home)
+        if found is None or found[0] != relay or len(found[1]) >= _MAX_REMEMBERED:
+            self.forget(home)
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self.forget(next(iter(self._remembered)))
+            found = self._remembered[home] = relay, {}
+        found[1][identity] = None
+
+    def forget(self, home: Identity) -> None:
+        """Resolve anew what leads to a node through a relay: there may be another way to it now."""
+        _, identities = self._remembered.pop(home, (home, {}))
+        for identity in identities:
+            self._router.links.forget(identity)
+
+    def relay_lost(self, relay: Identity) -> None:
+        """Resolve anew what leads to any node through a relay, as the link to that has ended."""
+        for home in [home for home, (via, _) in self._remembered.items() if via == relay]:
+            self.forget(home)
 
     # --- to send ----------------------------------------------------------------------------
 
@@ -288,6 +332,11 @@ class SealedWays:
     def _is_at_banned(self, identity: Identity) -> bool:
         home = self.home(Destination(DestinationKind.ENGINE, identity))
         return home is not None and self._router.table.is_banned(home)
+
+
+_MAX_REMEMBERED: Final = 1024
+"""Most nodes behind relays of which the links remember addresses, and most identities at each.
+Beyond: some are resolved anew."""
 
 
 def _hops(relays: tuple[Identity, ...], home: Identity) -> tuple[Identity, ...]:

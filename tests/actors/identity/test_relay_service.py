@@ -11,7 +11,8 @@ from onward.actors import Node
 from onward.actors.identity._carriage import ENGINE
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.identity._relay_queues import record_of
-from onward.protocol import Message
+from onward.actors.identity._session import Failed
+from onward.protocol import LinkDown, Message
 from onward.protocol.identity import (
     NO_REPLY,
     Destination,
@@ -362,6 +363,51 @@ async def test_what_waits_for_a_link_is_sent_once_there_is_one(
     await recorder.next()
     await recorder.next()
     assert (queues.holdings.messages, queues.holdings.size) == (0, 0)
+
+
+async def test_what_a_link_has_no_room_for_is_held_until_it_has(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+    queues, peers = r.relays.service.queues, r.identities._router.peers
+    send = peers.send
+    rooms: list[asyncio.Future[None]] = []
+
+    def send_to_full(node: Identity, record: bytes, failed: Failed) -> asyncio.Future[None]:
+        assert send(node, record, failed) is None
+        rooms.append(r.node.loop.create_future())
+        return rooms[-1]
+
+    peers.send = send_to_full  # type: ignore[method-assign]
+    for _ in range(4):
+        sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE))))
+    await eventually(lambda: queues.holdings.messages == 3)
+    assert len(recorder.messages) == 1
+    # For each that goes there is room for one more.
+    rooms[0].set_result(None)
+    await eventually(lambda: len(recorder.messages) == 2)
+    assert (len(rooms), queues.holdings.messages) == (2, 2)
+    peers.send = send  # type: ignore[method-assign]
+    rooms[1].set_result(None)
+    await eventually(lambda: len(recorder.messages) == 4)
+    assert queues.holdings.messages == 0
+    sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE))))
+    await eventually(lambda: len(recorder.messages) == 5)
+
+
+async def test_what_has_been_given_to_a_link_that_ends_is_counted(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+
+    def not_sent(_node: Identity, _record: bytes, failed: Failed) -> None:
+        failed(LinkDown("b", "a test"))
+
+    r.identities._router.peers.send = not_sent  # type: ignore[method-assign,assignment]
+    sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE))))
+    reason = "relayed messages that a link has not sent"
+    await eventually(lambda: r.identities.refused() == {reason: 1})
+    assert recorder.messages == []
 
 
 async def test_what_is_held_has_limits(three: tuple[Node, Node, Node]) -> None:

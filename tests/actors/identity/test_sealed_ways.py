@@ -9,11 +9,13 @@ import pytest
 
 from onward.actors import Node, Unresolved
 from onward.actors.identity import PassedOn
-from onward.actors.identity._carriage import Carriage
+from onward.actors.identity._carriage import ENGINE, Carriage, reply_at
+from onward.actors.identity._relay_queues import record_of
 from onward.protocol import (
     IDENTITY,
     Address,
     LinkDown,
+    Message,
     OnwardError,
     PayloadTooBig,
     UnreadableAddress,
@@ -24,11 +26,15 @@ from onward.protocol.identity import (
     Destination,
     DestinationKind,
     HasMembers,
+    Identity,
+    PassedBack,
     RelayContent,
     ReplyContent,
     identity_text,
+    parse_p2p_message,
     short_text,
 )
+from onward.protocol.ockam import encode_message
 from tests.support.identities import engine_text, key_of, node_text
 from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
 from tests.support.transports import Echo, Recorder, eventually
@@ -137,7 +143,8 @@ async def test_what_cannot_be_a_way_over_relays_is_refused(line: tuple[Member, .
     mine = a.identities.engine("mine")
     for route, error, reason in (
         (f"{relay_text(r)} => {to_b.replace(' =>', '?hops=2 =>')}", Unresolved, "asks for 2 rel"),
-        (f"{node_text(r.own)}?hops=1", Unresolved, "it asks for 1 relays or more"),
+        (f"{node_text(r.own)}?hops=1", Unresolved, "it asks for relays, and its way has none"),
+        (f"{node_text(r.own)}?hops=1&scope=local", Unresolved, "the router refuses it: scope"),
         (f"{relay_text(a, r)} => {to_b}", Unresolved, "this node is no relay of its own"),
         (f"{relay_text(r, a)} => {to_b}", Unresolved, "this node is no relay of its own"),
         (f"{relay_text(r)} => {engine_text(mine)}", Unresolved, "it is of this node"),
@@ -180,8 +187,9 @@ async def test_threat_9_what_is_too_big_to_seal_is_an_error_of_the_sender(
     a, r, s, b = line
     route = f"{relay_text(r, s)} => {node_text(b.own)} => echo"
     most = 64 * 1024
-    with pytest.raises(PayloadTooBig):
-        await a.node.request(route, bytes(most))
+    for size in (most, 1024 * 1024):
+        with pytest.raises(PayloadTooBig):
+            await a.node.request(route, bytes(size))
     # What fits is answered, if the answer fits as well.
     payload = bytes(most - 512)
     assert (await a.node.request(route, payload)).payload == payload
@@ -414,3 +422,145 @@ async def refused(at: Member, counts: dict[str, int]) -> None:
 
 def sizes(to: Member, kind: type) -> set[int]:
     return {len(record) for _, record, message in to.tap.seen if isinstance(message.content, kind)}
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff", "messages that cannot be read"),
+        (encode_message(Message((), (), b"x")), "messages without a route"),
+        (
+            encode_message(Message((Address(IDENTITY, b"reply:x"),), (), b"x")),
+            "messages with an address of the router",
+        ),
+        (
+            encode_message(Message((ENGINE,), (), b"x")),
+            "messages with an address of the router",
+        ),
+        (
+            encode_message(Message((Address(0, b"asks"),), (Address(IDENTITY, b"by:x"),), b"x")),
+            "messages with an address of the router",
+        ),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_refused(
+    line: tuple[Member, ...], data: bytes, reason: str
+) -> None:
+    a, _, _, b = line
+    token = await asked_of(line)
+    say_answer(b, token, data)
+    await eventually(lambda: a.identities.refused() == {reason: 1})
+
+
+async def asked_of(line: tuple[Member, ...]) -> bytes:
+    """Return the token of the answer to a message that an engine has sent over relays."""
+    a, r, s, b = line
+    asks, answers = await Recorder.on(a.node, "asks"), await Recorder.on(b.node, "answers")
+    a.identities.engine("asks")
+    b.identities.engine("answers")
+    asks.send(f"{relay_text(r, s)} => {node_text(b.own)} => answers", b"?")
+    found = reply_at((await answers.next()).return_route[1:])
+    assert found is not None
+    return found[1]
+
+
+def say_answer(b: Member, token: bytes, data: bytes) -> None:
+    """Answer with any bytes, as the node of the destination may."""
+    now = b.identities._router.milliseconds()
+    back = b.relays.service.handles.answer(token, data, bytes(12), now)
+    assert isinstance(back, PassedBack)
+    b.identities._router.outgoing.tell(back.peer, back.content, lambda _: None)
+
+
+async def test_an_answer_goes_where_the_message_came_from_alone(line: tuple[Member, ...]) -> None:
+    a, _, _, b = line
+    token = await asked_of(line)
+    hidden = await Recorder.on(a.node, "hidden")
+    say_answer(b, token, encode_message(Message((Address(0, b"hidden"),), (), b"x")))
+    await eventually(lambda: a.node.dead_letters.by_reason == {"not exposed": 1})
+    assert hidden.messages == []
+
+
+GOOD = encode_message(Message((Address(0, b"asks"),), (), b"x"))
+
+
+async def test_an_answer_for_an_engine_that_has_ended_is_refused(line: tuple[Member, ...]) -> None:
+    a, _, _, b = line
+    token = await asked_of(line)
+    await a.node.stop_worker("asks")
+    say_answer(b, token, GOOD)
+    reason = "answers for engines that have ended"
+    await eventually(lambda: a.identities.refused() == {reason: 1})
+
+
+async def test_threat_21_an_answer_of_what_is_banned_is_refused(line: tuple[Member, ...]) -> None:
+    a, _, _, b = line
+    token = await asked_of(line)
+    a.identities.ban(b.own)
+    say_answer(b, token, GOOD)
+    await eventually(lambda: a.identities.refused().get("answers of what is banned") == 1)
+
+
+async def test_a_message_without_a_handle_is_not_answered_past_the_relays(
+    line: tuple[Member, ...],
+) -> None:
+    a, r, s, b = line
+    await chain(a, b)
+    answers = await Recorder.on(b.node, "answers")
+    b.identities.engine("answers")
+
+    def without(_: Identity, record: bytes) -> list[bytes]:
+        content = parse_p2p_message(record).content
+        if not isinstance(content, RelayContent):
+            return [record]
+        return [record_of(s.own, b.own, RelayContent(content.envelope))]
+
+    b.tap.change = without
+    route = f"{relay_text(r, s)} => {node_text(b.own)} => answers"
+    asked = asyncio.ensure_future(a.node.request(route, b"x", timeout=5))
+    answers.reply(await answers.next(), b"y")
+    await eventually(lambda: b.node.dead_letters.total == 1)
+    with pytest.raises(TimeoutError):
+        await asked
+
+
+async def test_an_answer_whose_link_has_ended_is_not_delivered(line: tuple[Member, ...]) -> None:
+    a, r, s, b = line
+    asks, answers = await Recorder.on(a.node, "asks"), await Recorder.on(b.node, "answers")
+    a.identities.engine("asks")
+    b.identities.engine("answers")
+    asks.send(f"{relay_text(r, s)} => {node_text(b.own)} => answers", b"?")
+    question = await answers.next()
+    assert len(b.relays.service.handles) == 1
+    b.identities._router.peers.disconnect(s.own, "a test")
+    answers.reply(question, b"!")
+    await eventually(lambda: b.node.dead_letters.by_reason == {"link down": 1})
+    assert len(b.relays.service.handles) == 0
+
+
+async def test_no_more_ways_of_answers_are_kept_than_may_be(line: tuple[Member, ...]) -> None:
+    a, r, s, b = line
+    r.relays.service.handles._shares._limit = 0
+    recorder = await Recorder.on(b.node, "recorder")
+    b.identities.engine("recorder")
+    asks = await Recorder.on(a.node, "asks")
+    asks.send(f"{relay_text(r, s)} => {node_text(b.own)} => recorder", b"?")
+    assert (await recorder.next()).payload == b"?"
+    full = "messages without a way for their answer, as there is no room"
+    assert r.identities.refused() == {full: 1}
+
+
+async def test_as_many_ways_are_remembered_as_may_be(line: tuple[Member, ...]) -> None:
+    ways = line[0].relays.ways
+    homes = [key_of(f"home {number}").identity for number in range(1026)]
+    for home in homes[:-1]:
+        ways._remember(home, line[1].own, home)
+    assert len(ways._remembered) == 1024
+    for each in homes:
+        ways._remember(homes[-1], line[1].own, each)
+    assert len(ways._remembered[homes[-1]][1]) == 2
+    # By another relay.
+    ways._remember(homes[-1], line[2].own, homes[0])
+    assert ways._remembered[homes[-1]] == (line[2].own, {homes[0]: None})
+    ways.relay_lost(line[1].own)
+    assert set(ways._remembered) == {homes[-1]}
