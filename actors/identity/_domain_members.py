@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ...protocol import Message
@@ -14,20 +14,21 @@ from ...protocol.identity import (
     HasMembers,
     Identity,
     IdentityUpdated,
+    Reliability,
     Target,
     read_advert,
 )
 from .._errors import Unresolved
 from ..routing._pending import Pending
+from ._parking import Parking
 
 if TYPE_CHECKING:
     from ._router import Router
 
 __all__ = ["DomainMembers"]
 
-_MAX_WAITING: Final = 4096
-"""Most domains that messages wait for, as no member has a link. Beyond: those for the oldest wait
-on for one member alone."""
+_MOST_WANTED: Final = 3
+"""Most members of a domain that are looked up at a time."""
 
 
 class DomainMembers:
@@ -36,22 +37,22 @@ class DomainMembers:
     Args:
         router: The router.
         random: Returns a random number.
+        max_parked: Most messages that wait for one domain.
 
     Attributes:
         table: The members.
         on_advert: Receives each domain with an advert that has changed.
     """
 
-    __slots__ = ("_alive", "_random", "_router", "_waiting", "on_advert", "table")
+    __slots__ = ("_alive", "_parked", "_random", "_router", "on_advert", "table")
 
-    def __init__(self, router: Router, random: Callable[[], int]) -> None:
+    def __init__(self, router: Router, random: Callable[[], int], max_parked: int) -> None:
         self.table: Final = DomainTable()
         self.on_advert: Callable[[Identity], object] = lambda _: None
         self._router: Final = router
         self._random: Final = random
         self._alive: Final[set[Identity]] = set()
-        # Domains without a member that has a link, and the member that their messages wait for.
-        self._waiting: Final[dict[Identity, Identity]] = {}
+        self._parked: Final = Parking(max_parked)
         router.directory.on_update.append(self._updated)
         router.directory.on_lost.append(self._updates_lost)
 
@@ -106,37 +107,54 @@ class DomainMembers:
     def without_link(self, domain: Identity, message: Message, target: Target) -> Pending | None:
         """Return what a message waits for if no member has a link; `None` if one has.
 
+        Some members are looked up meanwhile. The first one with a link takes what waits.
+
         Raises:
-            Unresolved: There is no member, or the message does not wait.
+            Unresolved: There is no member, as many wait as may, or the message does not wait.
         """
-        own = self._router.own
+        own, to = self._router.own, message[0][0]
         members = [each for each in self.table.members(domain) or () if each != own]
         if not members:
-            raise Unresolved(message[0][0], "the domain has no other member")
+            raise Unresolved(to, "the domain has no other member")
         if not self._alive.isdisjoint(members):
             return None
-        member = self._waiting.get(domain, own)
-        if member not in members:
-            member = members[self._random() % len(members)]
-        pending = self._router.park(member, message, target)
-        self._waiting[domain] = member
-        if len(self._waiting) > _MAX_WAITING:
-            del self._waiting[next(iter(self._waiting))]
+        if target.tprefs is not None and target.tprefs.reliability is Reliability.UNRELIABLE:
+            raise Unresolved(to, "no member has a link, and the message is not to wait")
+        pending = self._parked.park(domain, self._router.own_of(message[3]))
+        if pending is None:
+            raise Unresolved(to, "as many messages wait for a member as may")
+        self._want(members)
         return pending
 
+    def _want(self, members: Sequence[Identity]) -> None:
+        """Look up some members of a domain."""
+        first = self._random() % len(members)
+        for member in (*members[first:], *members[:first])[:_MOST_WANTED]:
+            self._router.want(member)
+
     def resume(self, domain: Identity) -> None:
-        """Resolve again what waits for a domain, or for one of its members."""
+        """Resolve again what waits for a domain, or for a link to a member."""
         self._router.found(domain)
-        member = self._waiting.pop(domain, None)
-        if member is not None:
-            self._router.found(member)
+        self._parked.resume(domain)
 
     def node_joined(self, node: Identity) -> None:
-        """Resolve again what waits for a member, if the node is one."""
+        """Resolve again what waits for a member, if the node is one; else it may know one."""
         self._alive.add(node)
-        for domain in [each for each in self._waiting if self.has(each, node)]:
-            self.resume(domain)
+        for domain in self._parked:
+            members = self.table.members(domain)
+            if members is None or node in members:
+                self.resume(domain)
+            else:
+                self._want(members)
 
     def node_lost(self, node: Identity) -> None:
         """Park messages again, where no other member has a link."""
         self._alive.discard(node)
+
+    def engine_ended(self, engine: Identity) -> None:
+        """Refuse what an engine has sent that waits, as it is no more."""
+        self._parked.end(engine)
+
+    def close(self) -> None:
+        """Refuse all that waits."""
+        self._parked.close()

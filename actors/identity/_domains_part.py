@@ -68,6 +68,8 @@ from ._served_domains import ServedDomain, ServedDomains
 from ._session import MAX_WAITING
 
 if TYPE_CHECKING:
+    from ._engines import Engine
+    from ._options import IdentityOptions
     from ._router import Router
     from ._session import Session
 
@@ -117,6 +119,7 @@ class DomainsPart(RouterPart):
         worker: The worker of the router.
         router: The router.
         key: The key of the node.
+        options: The options.
 
     Attributes:
         random: Returns a random number, for the choice of members and the numbers of requests.
@@ -129,10 +132,12 @@ class DomainsPart(RouterPart):
     kinds = (DestinationKind.DOMAIN,)
     controls = range(48, 64)
 
-    def __init__(self, worker: Worker, router: Router, key: SigningKey) -> None:
+    def __init__(
+        self, worker: Worker, router: Router, key: SigningKey, options: IdentityOptions
+    ) -> None:
         self.random: Callable[[], int] = lambda: secrets.randbits(_BITS)
         self.served: Final = ServedDomains(worker.node, self._worker_ended)
-        self.members: Final = DomainMembers(router, self._draw)
+        self.members: Final = DomainMembers(router, self._draw, options.max_parked)
         self.requests: Final = DomainRequests(router.own, self.members.table)
         self.memberships: Final = Memberships(router, key, self.served.identities)
         self.members.on_advert = self.memberships.tell
@@ -423,6 +428,10 @@ class DomainsPart(RouterPart):
         self._act(self.requests.close_link(node))
         self.memberships.node_lost(node)
 
+    def engine_ended(self, engine: Engine) -> None:
+        """Refuse what an engine that has ended has sent, and is waiting."""
+        self.members.engine_ended(engine.identity)
+
     def banned(self, identity: Identity) -> None:
         """End the requests of an identity that is banned, and to it."""
         self.members.table.remove(identity)
@@ -467,6 +476,7 @@ class DomainsPart(RouterPart):
     def close(self) -> None:
         """End the watches of workers, and the messages that are under way, in doubt."""
         self.served.close()
+        self.members.close()
         self.memberships.close()
         if self._timer is not None:
             self._timer.cancel()

@@ -159,7 +159,7 @@ class Router(PeerEvents):
         self.add_part(self.lookups)
         self._lock: Final = threading.Lock()
         self._threads: Pending | None = None
-        self.domains: Final = DomainsPart(worker, self, key)
+        self.domains: Final = DomainsPart(worker, self, key, options)
         self.add_part(self.domains)
 
     # --- parts --------------------------------------------------------------------------------
@@ -359,6 +359,10 @@ class Router(PeerEvents):
     def parked(self) -> int:
         """The messages that wait until more is known of where they go."""
         return sum(map(self._parked.count, self._parked))
+
+    def want(self, identity: Identity) -> str | None:
+        """Look up an identity that messages wait for; return why not, if it is not."""
+        return self.lookups.wanted(identity)
 
     def want_parked(self) -> None:
         """Look up all that messages wait for, as there is one more node to ask."""

@@ -156,6 +156,39 @@ async def test_messages_wait_for_the_members_that_there_are_now(
     assert (await asked).payload == b"b"
 
 
+async def test_what_waits_for_a_member_has_a_limit_and_ends_with_its_sender(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours, other = await attached(a, max_parked=1), await attached(c)
+    theirs = key_of("elsewhere").identity
+    learns(ours, theirs)
+    worker = Named("asks")
+    await a.start(lambda: worker, address="asks")
+    ours.engine("asks")
+    asked = asyncio.create_task(worker.request(domain_text(), b"?"))
+    await eventually(lambda: a.statistics().pending == 1)
+    with pytest.raises(Unresolved, match="as many messages wait for a member as may"):
+        await a.request(domain_text(), b"?")
+    own = identity_text(DOMAIN.identity)
+    with pytest.raises(Unresolved, match="the message is not to wait"):
+        await a.request(f"36#domain:{own}?reliable=no", b"?")
+    # A node that is no member may know one, and is asked; what waits goes on waiting.
+    await joined((a, ours), c)
+    assert other.refused() == {}
+    assert a.statistics().pending == 1
+    worker.stop()
+    await eventually(lambda: a.statistics().pending == 0)
+    with pytest.raises(Unresolved, match="the engine that has sent it has ended"):
+        await asked
+    again = asyncio.create_task(a.request(domain_text(), b"?"))
+    await eventually(lambda: a.statistics().pending == 1)
+    # Once the members are not known any more, it waits for these first.
+    ours.directory.forget(DOMAIN.identity)
+    there, _ = await member(b, (a, ours))
+    learns(ours, there.own, version=2)
+    assert (await again).payload == b"b"
+
+
 async def test_a_domain_without_members_is_refused(a: Node) -> None:
     ours = await attached(a)
     learns(ours)
