@@ -141,6 +141,7 @@ CONCEPTS = {
         "test_registered": "",
         "identity/test_domains": "",
         "identity/test_memberships": "",
+        "identity/test_relays": "",
         "identity/test_wishes": "",
         "admin/test_console": "_console_paths",
         "admin/test_interface": "_api _event_paths _health_paths _operate_paths",
