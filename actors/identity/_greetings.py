@@ -115,11 +115,14 @@ class Greetings:
         """Take the id of a message to a node, or to an engine at it.
 
         One that has not greeted is reached by relays. What it accepts is not known: its clock may
-        differ by half of `MAX_SKEW`, and it may have been started before as much.
+        differ by half of `MAX_SKEW`, and it may have been started before as much. So ids are begun
+        again half of `MAX_SKEW` after their time: what it refuses for its start, it accepts then.
         """
         clock = self._clocks.get(node)
         if clock is None:
-            return self._unknown.take(own, to, self._milliseconds() + MAX_SKEW // 2)
+            now = self._milliseconds()
+            half = MAX_SKEW // 2
+            return self._unknown.take(own, to, now + half, oldest=now - half)
         return clock.ids.take(own, to, clock.begins)
 
 
