@@ -58,6 +58,9 @@ _MOST_WANTED: Final = 1024
 """Subscriptions that wait, and, counted apart, topics that messages wait for. Beyond: a further
 subscription is refused as `OVERFLOW`; the topic that was wanted longest ago is looked for no more,
 and its messages wait for their time."""
+_MOST_WATCHED: Final = 16_384
+"""Most identities of which a change is waited for. Beyond: what waits is looked at anew at once,
+and the others are forgotten."""
 _MOST_ASKED: Final = 64
 """Most topics that a node which joins is asked for. Others wait until they are told."""
 _SOON: Final = 0.05
@@ -167,7 +170,7 @@ class Followings:
     def learn(self, topic: Identity) -> tuple[Identity, TopicAdvert] | None:
         """Learn the node of a topic by the directory; `None` if it is not known."""
         router = self._router
-        self._watched.add(topic)
+        self._watch(topic)
         record = router.directory.lookup(topic)
         advert = None if record is None or record.advert is None else read_advert(record.advert)
         if advert is None or not isinstance(advert.advert, TopicAdvert):
@@ -181,7 +184,7 @@ class Followings:
 
     def _node_of(self, publisher: Identity) -> Identity | None:
         router = self._router
-        self._watched.add(publisher)
+        self._watch(publisher)
         if publisher in router.peers.sessions:
             return publisher
         route = router.table.route(Destination(DestinationKind.ENGINE, publisher))
@@ -197,6 +200,12 @@ class Followings:
                 return publisher
             case _:
                 return None
+
+    def _watch(self, identity: Identity) -> None:
+        """Go on when more is known of an identity."""
+        self._watched.add(identity)
+        if len(self._watched) >= _MOST_WATCHED:
+            self.known()  # those that are of no use any more are forgotten then
 
     def seek(self, topic: Identity) -> None:
         """Look for a topic that messages wait for, as more becomes known."""
@@ -304,7 +313,12 @@ class Followings:
     def engine_ended(self, engine: Engine) -> None:
         """End the subscriptions of an engine that wait."""
         for topic in tuple(self._wanted):
-            self._settle(topic, lambda each: ResultCode.DENIED if each.engine is engine else None)
+            self.cancel(topic, engine)
+
+    def cancel(self, topic: Identity, engine: Engine) -> None:
+        """End the subscription of an engine that waits for a topic, as `DENIED`."""
+        self._settle(topic, lambda each: ResultCode.DENIED if each.engine is engine else None)
+        self._leave_unwanted(topic)
 
     # --- what the node of a topic sends -------------------------------------------------------
 
@@ -471,6 +485,10 @@ class Followings:
     def _give_up(self, topic: Identity, now: float) -> None:
         late = ResultCode.UNKNOWN if self.learn(topic) is None else ResultCode.TIMEOUT
         self._settle(topic, lambda each: late if each.until <= now else None)
+        self._leave_unwanted(topic)
+
+    def _leave_unwanted(self, topic: Identity) -> None:
+        """End the subscription of this node that no engine waits for any more."""
         following = self._of.get(topic)
         if topic not in self._wanted and following is not None and not following.is_taken:
             self.leave(topic)

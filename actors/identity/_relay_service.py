@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol import Address, LinkDown, Message, OnwardError, PayloadTooBig
@@ -209,7 +210,8 @@ class RelayService:
         elif following is not None:
             self._pass(peer, content, peeled, following)
         elif message is not None and outcome is PeelOutcome.DELIVER:
-            router.incoming.accept(message, peer, lambda: self._way_back(peer, content, peeled))
+            way_back = partial(self._way_back, peer, content, peeled)
+            router.incoming.accept(message, peer, way_back, peeled.envelope)
         elif message is not None:
             self._let_out(peer, message, peeled)
 

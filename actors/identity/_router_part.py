@@ -92,7 +92,7 @@ class RouterPart:
             message: As `receive_message`.
             inner: The same.
             node: The same.
-            envelope: The signed message; empty if it came by relays.
+            envelope: The signed message.
         """
         self.receive_message(message, inner, node)
 

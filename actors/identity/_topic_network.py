@@ -13,6 +13,7 @@ from ...protocol import Address, Message, OnwardError, Route
 from ...protocol.identity import (
     MAX_SKEW,
     MAX_TTL,
+    SCOPE_ANY,
     BadRecord,
     ControlContent,
     Destination,
@@ -125,7 +126,12 @@ class TopicNetwork:
         topic, src = message.dst.identity, message.src
         counts = self._router.counts
         if not envelope:
-            counts["publications that came by a relay"] += 1
+            counts["publications without their signature"] += 1
+            return
+        scope = SCOPE_ANY if message.rprefs is None else message.rprefs.scope
+        if scope not in {SCOPE_ANY, self._topics.table.scope(topic)}:
+            # All other nodes see each number, or none.
+            counts["publications for a part of their topic"] += 1
             return
         copies = self._topics.table.publish(topic, src, message.id, src)
         if copies.result is not ResultCode.OK:

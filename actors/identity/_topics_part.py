@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
 
@@ -52,11 +52,12 @@ from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
 from ..runtime._run_queue import Phase
-from ._carriage import ENGINE, Carriage, carriage_at
+from ._carriage import ENGINE, Carriage, carriage_at, reply_address
 from ._engines import Engine
 from ._followings import Wanted
 from ._local_requests import LocalRequests
 from ._options import IdentityOptions
+from ._outgoing import Undelivered
 from ._router_part import RouterPart
 from ._session import Session
 from ._topic_network import TopicNetwork
@@ -211,6 +212,25 @@ class Topics(RouterPart):
         signed = message._replace(onward_route=(ENGINE, *rest))
         destination = Destination(DestinationKind.TOPIC, topic)
         return router.outgoing.envelope(source, destination, signed, router.own)
+
+    def carry(
+        self,
+        own: Identity,
+        to: Identity,
+        message: Message,
+        carriage: Carriage,
+        undelivered: Undelivered,
+    ) -> Awaitable[None] | None:
+        """Refuse a message: one to a topic elsewhere is carried to its node."""
+        undelivered(message, NotExposed(carriage.address))
+        return None
+
+    def answer(
+        self, token: bytes, message: Message, undelivered: Undelivered
+    ) -> Awaitable[None] | None:
+        """Refuse an answer: a topic has no way of its own for any."""
+        undelivered(message, NotExposed(reply_address(DestinationKind.TOPIC, token)))
+        return None
 
     def receive_signed(
         self, message: EngineMessage, inner: Message, node: Identity, envelope: bytes
@@ -379,6 +399,10 @@ class Topics(RouterPart):
             followings.ask(topic, wanted)
             return
         done(code)
+
+    def cancel(self, topic: Identity, engine: Engine) -> None:
+        """End the wait of an engine for a topic."""
+        self.network.followings.cancel(topic, engine)
 
     def subscribe_here(self, topic: Identity, wanted: Wanted) -> None:
         """Subscribe an engine that has waited, as the topic is here now."""

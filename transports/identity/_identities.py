@@ -495,8 +495,14 @@ class Identities:
                 result.set_result(code)
 
         hooks = SubscriberHooks(on_lost, on_end)
-        self._topics.subscribe(topic, self._engine_at(worker), scope, hooks, done)
-        _check(topic, await result)
+        engine = self._engine_at(worker)
+        self._topics.subscribe(topic, engine, scope, hooks, done)
+        try:
+            code = await result
+        except asyncio.CancelledError:
+            self._topics.cancel(topic, engine)
+            raise
+        _check(topic, code)
 
     def unsubscribe(self, topic: Identity, worker: AddressLike) -> None:
         """End the subscription of a worker.

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from onward.actors import Node, Unresolved
+from onward.actors import MailboxOptions, Node, Unresolved
 from onward.actors.identity import TopicRefused
-from onward.actors.identity._carriage import ENGINE
+from onward.actors.identity._carriage import ENGINE, Carriage, reply_address
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.testing import Probe
 from onward.actors.testing._virtual import EPOCH
@@ -56,7 +56,7 @@ from onward.protocol.identity import (
 from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
 from tests.support.identities import NOW, StrangeNode, attached, joined, key_of
-from tests.support.transports import Echo, Recorder, eventually
+from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 TOPIC_KEY = key_of("topic")
 TOPIC = TOPIC_KEY.identity
@@ -707,3 +707,210 @@ async def test_a_topic_of_this_node_alone_is_found_nowhere(a: Node, c: Node) -> 
     await Recorder.on(c, "there")
     with pytest.raises(TopicRefused, match=": UNKNOWN"):
         await theirs.subscribe(TOPIC, "there")
+
+
+# --- limits, and what ends in between ---------------------------------------------------------
+
+
+async def test_a_subscription_that_is_given_up_is_none(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await Recorder.on(c, "there")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await theirs.subscribe(TOPIC, "there")
+    await joined((a, ours), c)
+    tell(ours, theirs)
+    await asyncio.sleep(1)
+    assert ours.topics()[1].nodes == ()
+    assert len(theirs.topics()) == 1
+
+
+async def test_a_subscription_that_is_given_up_while_it_is_asked_for_is_left(
+    a: Node, c: Node
+) -> None:
+    theirs = await attached(c)
+    await Recorder.on(c, "there")
+    strange = StrangePublisher(await StrangeNode.on(a, c, STRANGE))
+    await eventually(theirs.peers)
+    told = TopicAdvert(TOPIC, (), (STRANGE.identity,), SCOPE_ANY, 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(told, TOPIC_KEY), AdvertSource.LOCAL)
+    with pytest.raises(TopicRefused, match=": TIMEOUT"):
+        await theirs.subscribe(TOPIC, "there")
+    asked: list[TopicRecord] = []
+    while not isinstance(record := await strange.hear(), UnsubscribeTopic):
+        asked.append(record)
+    assert len(asked) == 6
+    strange.say(TopicSubscribed(TOPIC, 1, ResultCode.OK, 0))
+    reason = "records of topics that are not followed there"
+    await eventually(lambda: theirs.refused() == {reason: 1})
+
+
+@pytest.mark.parametrize("result", [ResultCode.UNKNOWN, ResultCode.SCOPE, ResultCode.OVERFLOW])
+async def test_a_node_that_refuses_ends_what_waits(a: Node, c: Node, result: ResultCode) -> None:
+    theirs = await attached(c)
+    for name in ("one", "two"):
+        await Recorder.on(c, name)
+    strange = StrangePublisher(await StrangeNode.on(a, c, STRANGE))
+    await eventually(theirs.peers)
+    told = TopicAdvert(TOPIC, (), (STRANGE.identity,), SCOPE_ANY, 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(told, TOPIC_KEY), AdvertSource.LOCAL)
+    asked = [c.loop.create_task(theirs.subscribe(TOPIC, name)) for name in ("one", "two")]
+    asks = await strange.hear()
+    assert isinstance(asks, SubscribeTopic)
+    strange.say(TopicSubscribed(TOPIC, asks.request, result))
+    for each in asked:
+        with pytest.raises(TopicRefused, match=f": {result.name}"):
+            await each
+
+
+async def test_a_topic_beyond_the_limit_is_not_followed(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c, max_topics=1)
+    await joined((a, ours), c)
+    await Recorder.on(c, "there")
+    theirs.create_topic(key_of("mine").identity, engine="there")
+    with pytest.raises(TopicRefused, match=": OVERFLOW"):
+        await theirs.subscribe(TOPIC, "there")
+    await eventually(lambda: ours.topics()[1].nodes == ())
+
+
+async def test_a_topic_that_its_subscribers_may_not_have_is_left(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a, IN_CLUB), await attached(c)
+    await joined((a, ours), c)
+    told = DomainAdvert(CLUB.identity, (ours.own, theirs.own), 1, MILLISECONDS)
+    other = key_of("other club")
+    for each in (ours, theirs):
+        each.directory.put(sign_advert(told, CLUB), AdvertSource.LOCAL)
+    both = DomainAdvert(other.identity, (ours.own, theirs.own), 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(both, other), AdvertSource.LOCAL)
+    tell(ours, theirs)
+    await asyncio.sleep(1)
+    await Recorder.on(c, "there")
+    with pytest.raises(TopicRefused, match=": SCOPE"):
+        await theirs.subscribe(TOPIC, "there", scope=RoutingScope(ScopeKind.DOMAIN, other.identity))
+    await eventually(lambda: ours.topics()[1].nodes == ())
+    assert len(theirs.topics()) == 1
+    await theirs.subscribe(TOPIC, "there", scope=IN_CLUB)
+
+
+async def test_more_subscriptions_than_may_wait_are_refused(
+    c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors.identity._followings._MOST_WANTED", 1)
+    monkeypatch.setattr("onward.actors.identity._followings._MOST_WATCHED", 2)
+    theirs = await attached(c)
+    for name in ("one", "two"):
+        await Recorder.on(c, name)
+    asked = c.loop.create_task(theirs.subscribe(TOPIC, "one"))
+    await asyncio.sleep(0)
+    for topic in (TOPIC, key_of("other topic").identity):
+        with pytest.raises(TopicRefused, match=": OVERFLOW"):
+            await theirs.subscribe(topic, "two")
+    for number in range(3):
+        c.send(f"36#topic:{identity_text(key_of(str(number)).identity)}", b"x")
+    await asyncio.sleep(1)
+    followings = theirs._topics.network.followings
+    assert len(followings._sought) == 1
+    assert len(followings._watched) <= 4
+    with pytest.raises(TopicRefused, match=": UNKNOWN"):
+        await asked
+
+
+async def test_a_publication_to_a_part_of_a_topic_is_refused(a: Node, c: Node) -> None:
+    theirs = await attached(c)
+    ours = await publishing(a, SCOPE_ANY, theirs.own)
+    await joined((a, ours), c)
+    here = await subscribed(ours, "here")
+    told = DomainAdvert(CLUB.identity, (ours.own, theirs.own), 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(told, CLUB), AdvertSource.LOCAL)
+    c.send(TEXT, b"all")
+    await here.next()
+    c.send(f"{TEXT}?scope={identity_text(CLUB.identity)}", b"some")
+    await eventually(lambda: ours.refused() == {"publications for a part of their topic": 1})
+    assert payloads(here) == [b"all"]
+
+
+async def test_a_publication_too_big_for_an_event_is_refused_for_all(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined((a, ours), c)
+    here, there = await subscribed(ours, "here"), await subscribed(theirs, "there")
+    a.send(TEXT, bytes(1024 * 1024))
+    a.send(TEXT, b"small")
+    await came(there, 1)
+    assert payloads(here) == [b"small"]
+    assert ours.refused() == {"publications that were refused": 1}
+
+
+async def test_a_source_that_is_banned_is_heard_no_more(a: Node, b: Node, c: Node) -> None:
+    second, third = await attached(b), await attached(c)
+    await Recorder.on(b, "writer")
+    writer = second.engine("writer", key_of("writer"))
+    ours = await publishing(a, SCOPE_ANY, writer)
+    for each in (b, c):
+        await joined((a, ours), each)
+    there = await subscribed(third, "there")
+    second.publish(TOPIC, b"before", source="writer")
+    await came(there, 1)
+    third.ban(writer)
+    second.publish(TOPIC, b"after", source="writer")
+    a.send(TEXT, b"other")
+    await came(there, 2)
+    assert payloads(there) == [b"before", b"other"]
+    assert third.refused() == {"events of sources that are banned": 1}
+
+
+async def test_a_newer_advert_says_which_sources_publish(a: Node, b: Node, c: Node) -> None:
+    second, third = await attached(b), await attached(c)
+    ours = await publishing(a)
+    for each in (b, c):
+        await joined((a, ours), each)
+    tell(ours, third)
+    there = await subscribed(third, "there")
+    told = TopicAdvert(TOPIC, (), (ours.own,), SCOPE_ANY, 2, MILLISECONDS)
+    third.directory.put(sign_advert(told, TOPIC_KEY), AdvertSource.LOCAL)
+    await asyncio.sleep(1)
+    ours.publish(TOPIC, b"owner", source="owner")
+    ours.publish(TOPIC, b"node")
+    await came(there, 1)
+    assert payloads(there) == [b"node"]
+    assert third.refused() == {"events of sources that may not publish": 1}
+    assert second.refused() == {}
+
+
+async def test_what_the_router_alone_writes_leads_to_no_topic(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined((a, ours), c)
+    _, link = ours._router.links.get((ours.own, theirs.own))
+    a.send([link, Carriage(DestinationKind.TOPIC).address], b"x")
+    a.send([link, reply_address(DestinationKind.TOPIC, b"x")], b"x")
+    await eventually(lambda: a.dead_letters.total == 2)
+    assert a.dead_letters.by_reason == {"not exposed": 2}
+
+
+async def test_a_full_mailbox_costs_a_copy_of_an_event_of_ones_own(a: Node, c: Node) -> None:
+    theirs = await attached(c)
+    await Recorder.on(c, "writer")
+    ours = await publishing(a, SCOPE_ANY, theirs.engine("writer"))
+    await joined((a, ours), c)
+    stuck = Stuck()
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
+    await theirs.subscribe(TOPIC, "stuck")
+    there = await subscribed(theirs, "there")
+    for number in range(4):
+        theirs.publish(TOPIC, b"%d" % number, source="writer")
+        await came(there, number + 1)
+    assert theirs.refused() == {"copies that a subscriber did not take": 2}
+    stuck.go_on.set()
+    await came(stuck, 2)
+
+
+async def test_a_publication_waits_for_a_link_to_its_node(a: Node, c: Node) -> None:
+    theirs = await attached(c)
+    ours = await publishing(a, SCOPE_ANY, theirs.own)
+    here = await subscribed(ours, "here")
+    tell(ours, theirs)
+    for each in ours.directory.adverts_for(TOPIC):
+        theirs.directory.put(each, AdvertSource.LOCAL)
+    c.send(TEXT, b"early")
+    assert c.statistics().pending == 1
+    await joined((a, ours), c)
+    assert (await here.next()).payload == b"early"
