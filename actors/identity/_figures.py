@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.identity import DestinationKind, Identity, identity_text, short_text
@@ -79,7 +80,17 @@ class Figures(RouterPart):
             "lost": self.lost,
             "bans": self.bans,
             "refused": dict(router.counts + router.peers.counts),
+            **self._domain_row(),
             **self._relay_row(),
+        }
+
+    def _domain_row(self) -> dict[str, Any]:
+        """Return what is asked of domains, and what the node serves and passes on."""
+        found = self._router.domains.statistics()
+        return {
+            "domains": found.served,
+            "domain_pending": found.pending,
+            "domain_requests": asdict(found.counters),
         }
 
     def _relay_row(self) -> dict[str, Any]:

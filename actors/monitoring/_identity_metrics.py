@@ -22,6 +22,10 @@ _FIGURES: Final = {
     "joined": counter("identity_joined", "Nodes that have joined."),
     "lost": counter("identity_lost", "Links to joined nodes that have ended."),
     "bans": counter("identity_bans", "Identities that were banned."),
+    "domains": gauge("identity_domains", "Domains that workers of the node serve."),
+    "domain_pending": gauge(
+        "identity_domain_pending", "Requests to domains that wait for a response."
+    ),
     "sealed": counter("identity_sealed", "Messages that were sealed and sent over relays."),
     "relayed": counter("identity_relayed", "Messages and answers relayed for other nodes."),
     "relayed_bytes": counter("identity_relayed_bytes", "Bytes relayed for other nodes."),
@@ -33,11 +37,14 @@ _FIGURES: Final = {
 _REFUSED: Final = counter(
     "identity_refused", "What was refused or dropped, by the reason.", "reason"
 )
+_DOMAIN_REQUESTS: Final = counter(
+    "identity_domain_requests", "Requests to domains, by what came of them.", "outcome"
+)
 _RELAY_REFUSED: Final = counter(
     "identity_relay_refused", "Messages that were not relayed, by the status.", "status"
 )
 
-IDENTITY_FAMILIES: Final = (*_FIGURES.values(), _REFUSED, _RELAY_REFUSED)
+IDENTITY_FAMILIES: Final = (*_FIGURES.values(), _REFUSED, _DOMAIN_REQUESTS, _RELAY_REFUSED)
 
 
 def identity_metrics(node: Node) -> Iterator[Metric | None]:
@@ -49,6 +56,10 @@ def identity_metrics(node: Node) -> Iterator[Metric | None]:
     for name, family in _FIGURES.items():
         yield Metric(family, (((), row.get(name, 0)),))
     # Reasons and statuses are those that the code has.
-    for name, family in (("refused", _REFUSED), ("relay_refused", _RELAY_REFUSED)):
+    for name, family in (
+        ("refused", _REFUSED),
+        ("domain_requests", _DOMAIN_REQUESTS),
+        ("relay_refused", _RELAY_REFUSED),
+    ):
         found = sorted(cast("Mapping[str, Any]", row.get(name, {})).items())
         yield Metric(family, tuple(((label,), count) for label, count in found))

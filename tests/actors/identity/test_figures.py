@@ -14,7 +14,8 @@ from onward.actors._node_report import node_report
 from onward.actors.monitoring import Monitor
 from onward.protocol.identity import RelayPolicy, identity_text, short_text
 from onward.protocol.metrics import metrics_text
-from tests.support.identities import engine_text, key_of
+from tests.support.domains import domain_text, learns, member as serving
+from tests.support.identities import attached, engine_text, key_of
 from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
 from tests.support.transports import Echo
 
@@ -81,6 +82,19 @@ async def test_what_is_not_relayed_is_counted_by_its_status() -> None:
         await asyncio.sleep(1)
         found = read(Monitor(r))
         assert found["onward_identity_relay_refused_total"] == {("permission_denied",): 1}
+
+
+async def test_requests_to_domains_have_figures_of_what_came_of_them() -> None:
+    async with Node("a") as a, Node("b") as b:
+        ours = await attached(a)
+        theirs, _ = await serving(b, (a, ours))
+        learns(ours, theirs.own)
+        await a.request(domain_text(), b"?")
+        found = read(Monitor(b))
+        assert found["onward_identity_domains"][()] == 1
+        assert found["onward_identity_domain_pending"][()] == 0
+        outcomes = found["onward_identity_domain_requests_total"]
+        assert {each: count for each, count in outcomes.items() if count} == {("served",): 1}
 
 
 async def test_joined_and_lost_and_banned_nodes_are_told_in_the_log(
