@@ -15,6 +15,9 @@ from onward.actors.identity._session import Failed
 from onward.protocol import LinkDown, Message
 from onward.protocol.identity import (
     NO_REPLY,
+    AdvertAddress,
+    AdvertSource,
+    ControlContent,
     Destination,
     DestinationKind,
     EngineContent,
@@ -23,6 +26,7 @@ from onward.protocol.identity import (
     Hop,
     Identity,
     InnerKind,
+    NodeAdvert,
     P2PContent,
     PeelOutcome,
     RelayContent,
@@ -43,6 +47,7 @@ from onward.protocol.identity import (
     relay_info,
     seal,
     sign,
+    sign_advert,
     sign_engine_message,
     sign_relay_message,
 )
@@ -515,6 +520,67 @@ async def test_threat_14_a_path_that_comes_back_ends(
         sender.say(content)
     await eventually(lambda: refused(r) == {PeelOutcome.REPLAYED: 2})
     assert r.relays.service.queues.holdings.messages == 1
+
+
+async def test_threat_14_tables_that_point_at_each_other_pass_nothing_to_and_fro(
+    asker: tuple[Member, Member, Member],
+) -> None:
+    a, r, _ = asker
+    a.relays.service._policy = OPEN  # type: ignore[misc]
+    nowhere = key_of("nowhere")
+    for one, via in ((a, r), (r, a)):
+        address = AdvertAddress(relay_text(via), 1)
+        sealing = a.identities.sealing_key
+        advert = NodeAdvert(nowhere.identity, (address,), sealing, 1, now_of(a))
+        one.identities.directory.put(sign_advert(advert, nowhere), AdvertSource.LOCAL)
+    seen = len(a.tap.seen), len(r.tap.seen)
+    a.node.send(f"{node_text(nowhere.identity)} => echo", b"x")
+    a.node.send(f"{node_text(r.own)} => {node_text(nowhere.identity)} => echo", b"x")
+    await eventually(lambda: r.relays.service.queues.holdings.messages == 1)
+    await eventually(lambda: r.node.dead_letters.by_reason == {"not exposed": 1})
+    await asyncio.sleep(100)
+    # Each has crossed the link once, and the sealed one has expired where it was held.
+    assert len([each for each in a.tap.seen[seen[0] :] if not is_told(each[1])]) == 0
+    assert len([each for each in r.tap.seen[seen[1] :] if not is_told(each[1])]) == 2
+    assert r.relays.service.queues.holdings.messages == 0
+
+
+def is_told(record: bytes) -> bool:
+    """Whether a record is of what nodes tell each other: no message of a worker."""
+    return isinstance(parse_p2p_message(record).content, ControlContent)
+
+
+async def test_a_relay_that_delays_changes_nothing_but_the_time(
+    asker: tuple[Member, Member, Member],
+) -> None:
+    a, r, b = asker
+    kept: list[bytes] = []
+
+    def keep(_: Identity, record: bytes) -> list[bytes]:
+        if is_told(record):
+            return [record]
+        kept.append(record)
+        return []
+
+    b.tap.change = keep
+    route = f"{relay_text(r)} => {node_text(b.own)} => echo"
+    asked = [asyncio.ensure_future(a.node.request(route, bytes((each,)))) for each in range(3)]
+    await eventually(lambda: len(kept) == 3)
+    await asyncio.sleep(20)
+    b.tap.change = Tap().change
+    session = b.identities._router.peers.sessions[r.own]
+    for record in reversed(kept):
+        b.identities._router.received(session, record)
+    answers = [(await each).payload for each in asked]
+    assert answers == [b"\0", b"\1", b"\2"]
+    # One that comes after its expiry is dropped.
+    b.tap.change = keep
+    a.node.send(route, b"late")
+    await eventually(lambda: len(kept) == 4)
+    await asyncio.sleep(100)
+    b.tap.change = Tap().change
+    b.identities._router.received(session, kept[3])
+    assert refused(b) == {PeelOutcome.NOT_FRESH: 1}
 
 
 @pytest.mark.parametrize(
