@@ -129,7 +129,7 @@ class HeardAdverts:
         router = self._router
         response = AdvertResponse(identity, router.directory.adverts_for(identity)[:1])
         content = ControlContent(serialize_control(response))
-        router.outgoing.tell(node, content, lambda _: None)
+        router.outgoing.say(node, content)
 
     def _is_banned(self, identity: Identity) -> bool:
         # To learn a route is to trust it: the ban would be over.

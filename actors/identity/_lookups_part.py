@@ -112,7 +112,7 @@ class LookupsPart(RouterPart):
                 case AskNode(identity, node):
                     content = ControlContent(serialize_control(AdvertRequest(identity)))
                     # If it is not handed over, the node is lost, or does not answer.
-                    router.outgoing.tell(node, content, lambda _: None)
+                    router.outgoing.say(node, content)
                 case LookupEnd(identity, reason):
                     self._tell(identity)
                     if reason is not LookupFailure.NONE_ASKED:
@@ -173,7 +173,7 @@ class LookupsPart(RouterPart):
             return
         response = AdvertResponse(identity, router.directory.adverts_for(identity))
         content = ControlContent(serialize_control(response))
-        router.outgoing.tell(node, content, lambda _: None)
+        router.outgoing.say(node, content)
 
 
 _RATE: Final = 100

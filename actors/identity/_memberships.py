@@ -200,7 +200,7 @@ class Memberships:
         response = AdvertResponse(advert.identity, (envelope,))
         content = ControlContent(serialize_control(response))
         # If it is not handed over, the session has ended, and the next one begins with it.
-        self._router.outgoing.tell(node, content, lambda _: None)
+        self._router.outgoing.say(node, content)
 
     # --- to join ------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from ...protocol.identity import (
 from ...protocol.ockam import encode_message
 from ._carriage import Carriage, carriage_at, reply_at
 from ._options import IdentityOptions
+from ._session import MAX_WAITING
 
 if TYPE_CHECKING:
     from ._router import Router
@@ -174,6 +175,18 @@ class Outgoing:
         if context is not None and context.deadline is not None:
             seconds = min(seconds, max(0.0, context.deadline - self._router.loop_time()))
         return self._router.milliseconds() + int(seconds * 1000)
+
+    def say(self, node: Identity, content: P2PContent) -> None:
+        """Send a content to another node that nothing waits for, such as an answer.
+
+        The other node may ask on and on, and take no answer: beyond `MAX_WAITING` frames to it that
+        wait for room it is dropped, and counted.
+        """
+        session = self._router.peers.sessions.get(node)
+        if session is None or len(session.waiting) >= MAX_WAITING:
+            self._router.counts["answers that a node did not take"] += 1
+            return
+        self.tell(node, content, lambda _: None)
 
     def tell(self, node: Identity, content: P2PContent, failed: Failed) -> Awaitable[None] | None:
         """Send a content to another node that there is a link to.

@@ -132,7 +132,7 @@ class OwnAdverts:
         router = self._router
         content = ControlContent(serialize_control(AdvertResponse(router.own, (envelope,))))
         for session in tuple(router.peers.sessions.values()):
-            router.outgoing.tell(session.node, content, lambda _: None)
+            router.outgoing.say(session.node, content)
 
     def heard(self, advert: Advert) -> None:
         """Make a newer advert, as others know one that this node has signed before it was started.

@@ -349,7 +349,7 @@ class RelayService:
             router.counts["records that cannot be read"] += 1
             answer = ReservationAnswer(RelayStatus.MALFORMED_MESSAGE)
         content = ControlContent(serialize_reservation_answer(answer))
-        router.outgoing.tell(node, content, lambda _: None)
+        router.outgoing.say(node, content)
 
     def _reserve(self, node: Identity, request: ReservationRequest) -> ReservationAnswer:
         status = self._policy.reserves(node)

@@ -126,7 +126,7 @@ class ReservedRelays:
         self._arm(relay, wanted, _ANSWER_TIME)
         content = ControlContent(serialize_reservation_request(wanted.request))
         # If it is not handed over, no answer comes, as from a relay that gives none.
-        self._router.outgoing.tell(relay, content, lambda _: None)
+        self._router.outgoing.say(relay, content)
 
     def receive(self, relay: Identity, record: bytes) -> None:
         """Receive the answer of a relay."""

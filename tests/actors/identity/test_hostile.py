@@ -15,6 +15,9 @@ from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost, Message
 from onward.protocol.identity import (
     AdvertEnvelope,
+    AdvertRequest,
+    AdvertResponse,
+    AdvertSource,
     ControlContent,
     Destination,
     DestinationKind,
@@ -25,12 +28,16 @@ from onward.protocol.identity import (
     Greeting,
     LinkDialler,
     LinkRefusalCode,
+    NodeAdvert,
     PutOutcome,
+    ReservationRequest,
     Verifiers,
     derived_engine,
     parse_greeting,
     refuse_link,
+    serialize_control,
     serialize_greeting,
+    serialize_reservation_request,
     sign_advert,
     sign_engine_message,
 )
@@ -267,6 +274,27 @@ async def test_a_node_that_takes_no_answers_does_not_fill_the_queue(a: Node, c: 
     assert len(session.waiting) == MAX_WAITING
     assert ours.refused() == {"handshakes that a link did not take": 2}
     assert strange.key is STRANGE
+
+
+async def test_a_node_that_asks_on_and_on_and_takes_no_answers_gets_none(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    session = ours._router.peers.sessions[STRANGE.identity]
+    session._pump = asyncio.create_task(never())
+    session.waiting.extend([(b"", ignored)] * (MAX_WAITING - 1))
+    older = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, SIGNED), STRANGE)
+    newer = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 2, SIGNED), STRANGE)
+    ours.directory.put(newer, AdvertSource.LOCAL)
+    asked = ControlContent(serialize_control(AdvertRequest(ours.own)))
+    told = ControlContent(serialize_control(AdvertResponse(STRANGE.identity, (older,))))
+    reserves = ControlContent(serialize_reservation_request(ReservationRequest(1, 1, 1)))
+    for content in (asked, told, reserves, asked):
+        strange.say(content)
+    await eventually(lambda: sum(ours.refused().values()) == 3)
+    assert ours.refused() == {"answers that a node did not take": 3}
+    assert len(session.waiting) == MAX_WAITING
+    assert len(session._room) <= 1
 
 
 async def test_a_busy_link_does_not_fail_the_router(

@@ -11,6 +11,7 @@ from onward.actors import Node, Unresolved
 from onward.actors.identity import PassedOn
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_at
 from onward.actors.identity._relay_queues import record_of
+from onward.actors.identity._sealed_ways import SealedWays
 from onward.protocol import (
     IDENTITY,
     Address,
@@ -23,6 +24,7 @@ from onward.protocol import (
     parse_route,
 )
 from onward.protocol.identity import (
+    AdvertSource,
     ControlContent,
     Destination,
     DestinationKind,
@@ -37,7 +39,16 @@ from onward.protocol.identity import (
 )
 from onward.protocol.ockam import encode_message
 from tests.support.identities import engine_text, key_of, node_text
-from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
+from tests.support.relays import (
+    OPEN,
+    Member,
+    advert_of,
+    chain,
+    introduce,
+    member,
+    relay_text,
+    tell_engine,
+)
 from tests.support.transports import Echo, Recorder, eventually
 
 
@@ -105,6 +116,54 @@ async def test_an_engine_is_reached_over_relays(line: tuple[Member, ...], own_ke
     # It comes over the link of these two identities, and nothing else is known of the asker here.
     assert question.source == b.identities._router.links.get((engine, mine))[1]
     assert b.identities._router.home(mine) is None
+
+
+async def test_messages_follow_a_node_from_relay_to_relay_and_to_a_link(
+    four: tuple[Node, ...],
+) -> None:
+    a, r, s, b = (
+        await member(four[0]),
+        await member(four[1], relay=OPEN),
+        await member(four[2], relay=OPEN),
+        await member(four[3]),
+    )
+    await b.node.start(Echo, address="echo")
+    engine = b.identities.engine("echo")
+    await chain(r, a, s)
+    await chain(r, b, s)
+    introduce(a, r, s, b)
+    tell_engine(a, engine, b, "echo")
+    await asyncio.sleep(20)
+    for version, relay in enumerate((r, s, r), 2):
+        advert = advert_of(b, relay_text(relay), version=version)
+        a.identities.directory.put(advert, AdvertSource.LOCAL)
+        await asyncio.sleep(1)
+        before = relay.relays.service.queues.relayed
+        for _ in range(2):
+            assert (await a.node.request(engine_text(engine), b"x")).payload == b"x"
+        assert relay.relays.service.queues.relayed == before + 4
+    # A link between the two is the shortest way, if no relay is asked for.
+    await chain(a, b)
+    sent = a.relays.ways.sent
+    assert (await a.node.request(engine_text(engine), b"x")).payload == b"x"
+    assert a.relays.ways.sent == sent
+
+
+async def test_adverts_of_others_cost_nothing_for_each_link(
+    line: tuple[Member, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _, s, b = line
+    router, looked = a.identities._router, list[Destination]()
+    for number in range(100):
+        router.links.get((a.own, key_of(f"far {number}").identity))
+
+    def home(_: SealedWays, destination: Destination) -> None:
+        looked.append(destination)
+
+    monkeypatch.setattr(SealedWays, "home", home)
+    a.identities.directory.put(advert_of(b, relay_text(s), version=2), AdvertSource.LOCAL)
+    await asyncio.sleep(1)
+    assert looked == []
 
 
 async def test_a_plain_address_behind_a_relay_is_of_its_node(line: tuple[Member, ...]) -> None:
