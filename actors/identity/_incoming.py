@@ -61,6 +61,7 @@ class Incoming:
             counts["messages between other nodes"] += 1
             return
         content = message.content
+        router.dialling.used(session.node, content)
         if isinstance(content, EngineContent):
             self._receive_engine(session.node, content.envelope)
             return

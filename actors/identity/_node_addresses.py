@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ...protocol import IDENTITY
 from ...protocol.identity import (
+    AdvertAddress,
     DestinationKind,
     Identity,
     IdentityError,
     NodeAdvert,
-    RemoteRoute,
-    ViaNode,
     parse_destination,
 )
 
-__all__ = ["relay_of", "way_to"]
+__all__ = ["by_weight", "relay_of"]
+
+_PREFIX: Final = f"{IDENTITY}#"
+_RELAY: Final = f"{_PREFIX}relay:"
 
 
-def way_to(advert: NodeAdvert) -> RemoteRoute | None:
-    """Return the route to a node by its advert; `None` if it leads to none."""
-    for address in sorted(advert.addresses, key=lambda each: each.weight, reverse=True):
-        relay = relay_of(address.route)
-        if relay is not None:
-            return ViaNode(relay)
-    return None
+def by_weight(advert: NodeAdvert) -> list[AdvertAddress]:
+    """Return the addresses of a node, the one to try first at first."""
+    return sorted(advert.addresses, key=lambda each: each.weight, reverse=True)
 
 
 def relay_of(address: str) -> Identity | None:
@@ -34,7 +34,3 @@ def relay_of(address: str) -> Identity | None:
     except IdentityError:
         return None
     return destination.identity if destination.kind is DestinationKind.RELAY else None
-
-
-_PREFIX = f"{IDENTITY}#"
-_RELAY = f"{_PREFIX}relay:"

@@ -35,6 +35,10 @@ class IdentityOptions:
         anonymous: Whether relays are not to learn which node has sent what goes over them: each
             layer is signed by a key for one use. Relays that allow by source refuse those.
 
+        dials: The schemes of the addresses in adverts of nodes that this node opens links to for
+            its messages, such as `("tcp",)`. An advert is signed by its node, which can name any
+            host, so by default there are none.
+
     Raises:
         ValueError: A value is out of its range.
     """
@@ -50,6 +54,7 @@ class IdentityOptions:
     topic_bytes: Count = MAX_RING_BYTES
     creator_end: CreatorEnd = CreatorEnd.DELETE
     anonymous: bool = False
+    dials: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -199,5 +199,6 @@ class Outgoing:
         Returns:
             `None`, or what to wait for before the next message, as many wait for room.
         """
+        self._router.dialling.used(node, content)
         record = serialize_p2p_message(P2PMessage(self._router.own, node, content))
         return self._router.peers.send(node, record, failed)

@@ -116,9 +116,20 @@ class Peers:
             raise PeerRefused(to, "this node has as many links as it may")
         if isinstance(to, Address):
             self._node.expose(to, ROUTER)
-            link = to
-        else:
-            link = await self._node.connect(to, expose=[ROUTER])
+            return await self._join(to, to, expected)
+        link = await self._node.connect(to, expose=[ROUTER])
+        try:
+            return await self._join(to, link, expected)
+        finally:
+            if (link, ROUTER) not in self._ways:
+                self._stop(link)  # it is of no use: it has failed, or another link has its place
+
+    def _stop(self, link: Address) -> None:
+        cell = self._node.parts.table.cell_at(link)
+        if cell is not None:
+            cell.worker.stop()
+
+    async def _join(self, to: str | Address, link: Address, expected: Identity | None) -> Identity:
         if self._is_closed:
             raise PeerRefused(to, "the router has ended")
         way = self._way((link, ROUTER))
@@ -346,6 +357,11 @@ class Peers:
         for each in waiting:
             if not each.done():
                 each.set_result(node)
+
+    def link_to(self, node: Identity) -> Address | None:
+        """Return the link that the session with a node goes over, if there is one."""
+        session = self.sessions.get(node)
+        return None if session is None else self._way_of[session].route[0]
 
     # --- sessions -----------------------------------------------------------------------------
 

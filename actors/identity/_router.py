@@ -50,6 +50,7 @@ from .._worker import Worker
 from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
 from ._correspondences import Correspondences
+from ._dialling import Dialling
 from ._directory_service import DirectoryService
 from ._domains_part import DomainsPart
 from ._engines import Engine, Engines
@@ -57,7 +58,6 @@ from ._greetings import Greetings
 from ._heard_adverts import HeardAdverts
 from ._incoming import Incoming
 from ._lookups_part import LookupsPart
-from ._node_addresses import way_to
 from ._options import IdentityOptions
 from ._outgoing import ONWARD, Outgoing
 from ._own_adverts import OwnAdverts
@@ -92,6 +92,7 @@ class Router(PeerEvents):
         sealing_keys: The keys that what is sealed for the node is opened with. Call
             `own_adverts.changed` when the present one has changed.
         lookups: The look-ups of the node.
+        dialling: The links that it opens for messages.
         own_adverts: The adverts of the node and its engines.
         heard_adverts: The adverts that other nodes tell, and the routes that follow from them.
         directory: What is known of identities. What it says is banned is banned here.
@@ -145,8 +146,9 @@ class Router(PeerEvents):
             self.table.update(Destination(DestinationKind.NODE, identity), None, TRUST_BANNED)
         self.peers: Final = Peers(worker, key, options, self.table, self.verifiers, self)
         self.sealing_keys: Final = sealing
+        self.dialling: Final = Dialling(self, worker, options.dials)
         self.own_adverts: Final = OwnAdverts(self, key)
-        self.heard_adverts: Final = HeardAdverts(self, way_to)
+        self.heard_adverts: Final = HeardAdverts(self, self.dialling.way_to)
         self.greetings: Final = Greetings(self, options, milliseconds)
         self.outgoing: Final = Outgoing(self, key, options)
         self.incoming: Final = Incoming(self, windows, self.verifiers)
@@ -350,7 +352,7 @@ class Router(PeerEvents):
         if pending is None:
             waiting = counted(self._options.max_parked, "message")
             raise Unresolved(to, f"{waiting} wait for it already")
-        reason = self.lookups.wanted(identity)
+        reason = self._want(identity)
         if reason is not None:
             raise Unresolved(to, reason)
         return pending
@@ -367,7 +369,13 @@ class Router(PeerEvents):
     def want_parked(self) -> None:
         """Look up all that messages wait for, as there is one more node to ask."""
         for identity in self._parked:
-            self.lookups.wanted(identity)
+            self._want(identity)
+
+    def _want(self, identity: Identity) -> str | None:
+        """Dial a node, or look up an identity; return why not, if neither is done."""
+        if self.dialling.is_dialable(identity):
+            return self.dialling.dial(identity)
+        return self.lookups.wanted(identity)
 
     def found(self, identity: Identity) -> None:
         """Resolve again what waits for an identity, as more is known of it."""
@@ -408,6 +416,7 @@ class Router(PeerEvents):
         at = [each for each in self.links.identities() if self.is_at(each, session.node)]
         for identity in (session.node, *at):
             self.links.way_lost(identity, "the link between the nodes has ended")
+        self.dialling.node_lost(session.node)
         for part in self._parts:
             part.node_lost(session.node)
 
@@ -464,6 +473,7 @@ class Router(PeerEvents):
                 self.unban(identity)
         self.heard_adverts.follow(update)
         if update.record is not None:
+            self.dialling.forget_failure(identity)
             self.found(identity)
 
     def _updates_lost(self, _: int) -> None:
@@ -505,6 +515,7 @@ class Router(PeerEvents):
     def close(self) -> None:
         """Refuse what waits, and end the watches of engines."""
         self._parked.close()
+        self.dialling.close()
         for part in self._parts:
             part.close()
         self.peers.close()

@@ -63,13 +63,17 @@ def node_text(identity: Identity) -> str:
 
 
 async def attached(
-    node: Node, *expose: str, directory: Path | None = None, **options: float
+    node: Node,
+    *expose: str,
+    directory: Path | None = None,
+    dials: tuple[str, ...] = (),
+    **options: float,
 ) -> Identities:
     """Give a node an identity, of the key that is called as the node is.
 
     Its clock is that of the loop: on a virtual one no time passes in a test unless it waits.
     """
-    given = IdentityOptions(**options)  # type: ignore[arg-type]
+    given = IdentityOptions(dials=dials, **options)  # type: ignore[arg-type]
     key, loop = key_of(node.name), node.loop
     return await Identities.attach(
         node, key, given, expose=expose, directory=directory, clock=lambda: NOW + loop.time()

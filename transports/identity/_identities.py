@@ -321,7 +321,9 @@ class Identities:
             LinkDown: There is no connection.
             UnknownAddress: There is no such link.
         """
-        return await self._router.peers.join(to, identity)
+        node = await self._router.peers.join(to, identity)
+        self._router.dialling.keep(node)
+        return node
 
     async def reserve(
         self,

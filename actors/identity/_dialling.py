@@ -1,0 +1,235 @@
+"""The links that a node opens for its messages, to nodes with addresses in their adverts.
+
+An advert is signed by its node, which can name any host in it. So a node dials the schemes alone
+that its options say, and by default none. It says nothing there but the first message of a
+handshake, and goes on if the node of the advert proves its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...protocol import Address, OnwardError
+from ...protocol.identity import (
+    ConnectionPrefs,
+    ControlContent,
+    Destination,
+    DestinationKind,
+    Dialable,
+    Identity,
+    NodeAdvert,
+    P2PContent,
+    RemoteRoute,
+    ViaNode,
+    read_advert,
+)
+from .._worker import Worker
+from ..runtime._timer import Timer
+from ._node_addresses import by_weight, relay_of
+from ._peers import ROUTER
+
+if TYPE_CHECKING:
+    from ._router import Router
+
+__all__ = ["IDLE_TIME", "Dialling"]
+
+IDLE_TIME: Final = 60.0
+"""Time after which a link that was opened for messages ends without any, in seconds."""
+
+
+class Dialling:
+    """The links that a node opens for its messages.
+
+    Args:
+        router: The router.
+        worker: Its worker.
+        schemes: The schemes of the addresses that it dials.
+
+    Attributes:
+        counts: What came of it, by the outcome.
+    """
+
+    def __init__(self, router: Router, worker: Worker, schemes: Iterable[str]) -> None:
+        self.counts: Final = Counter[str]()
+        self._router: Final = router
+        self._worker: Final = worker
+        self._schemes: Final = frozenset(schemes)
+        self._dials: Final[dict[Identity, asyncio.Task[None]]] = {}
+        # Nodes that could not be reached: how often one after the other, and until when they rest.
+        self._failed: Final[OrderedDict[Identity, tuple[int, float]]] = OrderedDict()
+        # Links that were opened for messages, and the time of the last one over each.
+        self._links: Final[dict[Identity, Address]] = {}
+        self._used: Final[dict[Identity, float]] = {}
+        self._timer: Timer | None = None
+
+    # --- to dial ------------------------------------------------------------------------------
+
+    def way_to(self, advert: NodeAdvert) -> RemoteRoute | None:
+        """Return the route to a node by its advert; `None` if it leads to none."""
+        if self._addresses(advert):
+            return Dialable()
+        relays = [relay_of(each.route) for each in by_weight(advert)]
+        return next((ViaNode(each) for each in relays if each is not None), None)
+
+    def _addresses(self, advert: NodeAdvert) -> list[str]:
+        """Return the URIs of an advert that this node dials, the one to try first at first."""
+        return [
+            each.route
+            for each in by_weight(advert)
+            if each.route.partition("://")[0] in self._schemes and "://" in each.route
+        ]
+
+    def is_dialable(self, node: Identity) -> bool:
+        """Whether a node can be dialled, by its advert."""
+        if not self._schemes:
+            return False
+        destination = Destination(DestinationKind.NODE, node)
+        route = self._router.table.route(destination)
+        if route is None and self._router.heard_adverts.use(destination):
+            route = self._router.table.route(destination)
+        return isinstance(route, Dialable)
+
+    def dial(self, node: Identity) -> str | None:
+        """Open a link to a node that messages wait for; return why not, if it is not opened."""
+        if node in self._dials or node in self._router.peers.sessions:
+            return None
+        _, until = self._failed.get(node, (0, 0.0))
+        if self._router.loop_time() < until:
+            return "its node could not be reached a moment ago"
+        if len(self._dials) >= _MOST_DIALS:
+            self.counts["beyond those that may be under way"] += 1
+            return "as many nodes are dialled as may be"
+        record = self._router.directory.lookup(node)
+        advert = None if record is None or record.advert is None else read_advert(record.advert)
+        addresses: list[str] = []
+        if advert is not None and isinstance(advert.advert, NodeAdvert):
+            addresses = self._addresses(advert.advert)
+        self._dials[node] = self._worker.node.loop.create_task(self._run(node, addresses))
+        return None
+
+    async def _run(self, node: Identity, addresses: Iterable[str]) -> None:
+        reason: str | None = "its node has no address"
+        try:
+            for uri in addresses:
+                reason = await self._try(node, uri)
+                if reason is None:
+                    break
+        finally:
+            del self._dials[node]
+        if reason is None:
+            self._failed.pop(node, None)
+            self.counts["opened"] += 1
+        else:
+            self._fail(node, reason)
+
+    async def _try(self, node: Identity, uri: str) -> str | None:
+        """Open a link to a node over one of its addresses; return why not, if it failed."""
+        try:
+            async with asyncio.timeout(_DIAL_TIME):
+                await self._open(node, uri)
+        except TimeoutError:
+            return "its node could not be reached in time"
+        except (OnwardError, OSError, ValueError) as error:
+            return f"its node could not be reached: {error}"
+        return None
+
+    async def _open(self, node: Identity, uri: str) -> None:
+        """Open a link to a node, and keep it while messages go over it."""
+        router = self._router
+        link = await self._worker.node.connect(uri, expose=[ROUTER])
+        try:
+            await router.peers.join(link, node)
+        except BaseException:
+            self._stop(link)
+            raise
+        if router.peers.link_to(node) != link:
+            self._stop(link)  # the other node has dialled at once, and its link is the one used
+            return
+        record = router.directory.peek(node)
+        if record is None or record.local.connection is not ConnectionPrefs.PERMANENT:
+            self._links[node], self._used[node] = link, router.loop_time()
+            self._arm()
+
+    def _fail(self, node: Identity, reason: str) -> None:
+        self.counts["failed"] += 1
+        times, _ = self._failed.pop(node, (0, 0.0))
+        rest = min(_LONGEST_REST, _SHORTEST_REST * 2 ** min(times, 10))
+        self._failed[node] = times + 1, self._router.loop_time() + rest
+        if len(self._failed) > _MOST_FAILED:
+            self._failed.popitem(last=False)
+        self._router.not_found(node, reason)
+
+    def forget_failure(self, node: Identity) -> None:
+        """Dial a node again at once, as its advert is another one."""
+        self._failed.pop(node, None)
+
+    # --- to end -------------------------------------------------------------------------------
+
+    def used(self, node: Identity, content: P2PContent) -> None:
+        """Receive word of a message over the link to a node."""
+        if node in self._used and not _is_of_nodes(content):
+            self._used[node] = self._router.loop_time()
+
+    def keep(self, node: Identity) -> None:
+        """Keep the link to a node, as it is joined."""
+        self._links.pop(node, None)
+        self._used.pop(node, None)
+
+    def node_lost(self, node: Identity) -> None:
+        """End the link to a node that was opened for messages, as its session has ended."""
+        link = self._links.pop(node, None)
+        self._used.pop(node, None)
+        if link is not None:
+            self._stop(link)
+
+    def close(self) -> None:
+        """End all that is under way; the links end with the node."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._dials.values():
+            task.cancel()
+
+    def _stop(self, link: Address) -> None:
+        cell = self._worker.node.parts.table.cell_at(link)
+        if cell is not None:
+            cell.worker.stop()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._used:
+            due = min(self._used.values()) + IDLE_TIME - self._router.loop_time()
+            self._timer = self._worker.after(max(_LEAST_LOOK, due), self._end_idle)
+
+    def _end_idle(self) -> None:
+        """End the links over which no message has gone for a while."""
+        self._timer = None
+        before = self._router.loop_time() - IDLE_TIME
+        for node, at in tuple(self._used.items()):
+            if at <= before:
+                self.counts["ended as idle"] += 1
+                self._router.peers.disconnect(node, "no message has gone over it for a while")
+        self._arm()
+
+
+def _is_of_nodes(content: P2PContent) -> bool:
+    """Whether a content is what nodes say to each other by themselves."""
+    return isinstance(content, ControlContent) and content.number in _OF_NODES
+
+
+_OF_NODES: Final = frozenset((*range(32), 64))
+"""The numbers of the control records of look-ups and greetings."""
+_MOST_DIALS: Final = 16
+"""Most nodes that are dialled at a time. Beyond: what waits for a further one is refused."""
+_DIAL_TIME: Final = 10.0
+"""Time in which a node has to be joined over one of its addresses, in seconds. Then the next one is
+tried."""
+_MOST_FAILED: Final = 1024
+"""Most nodes that are remembered as not reached. Beyond: the oldest is let go, and dialled anew."""
+_SHORTEST_REST: Final = 1.0
+_LONGEST_REST: Final = 60.0
+"""Time in which a node that could not be reached is not dialled again, in seconds: twice as long
+each time, between these two. What is sent to it is refused."""
+_LEAST_LOOK: Final = 1.0
+"""Least time between two looks at idle links, in seconds."""

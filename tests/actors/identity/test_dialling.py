@@ -1,0 +1,250 @@
+"""Links that a node opens for its messages, to nodes with addresses in their adverts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onward.actors import Node, Unresolved
+from onward.actors.identity import ROUTER, PeerRefused
+from onward.actors.identity._dialling import IDLE_TIME
+from onward.protocol import OnwardError
+from onward.protocol.identity import (
+    AdvertAddress,
+    AdvertSource,
+    ConnectionPrefs,
+    Destination,
+    DestinationKind,
+    Dialable,
+    LocalMetadata,
+    NodeAdvert,
+    SigningKey,
+    ViaNode,
+    destination_text,
+    sign_advert,
+)
+from onward.transports.identity import Identities
+from tests.support.identities import attached, engine_text, joined, key_of, node_text
+from tests.support.transports import Echo, eventually
+
+MEMORY = ("memory",)
+
+
+def tell(to: Identities, key: SigningKey, *routes: str, version: int = 1) -> None:
+    """Put the advert of a node into a directory; its first address is to be tried first."""
+    addresses = tuple(AdvertAddress(each, 255 - at) for at, each in enumerate(routes))
+    now = to._router.milliseconds()
+    advert = NodeAdvert(key.identity, addresses, bytes(32), version, now)
+    to.directory.put(sign_advert(advert, key), AdvertSource.LOCAL)
+
+
+def links_of(node: Node) -> int:
+    """Return how many links a node has."""
+    return sum("link" in type(each).__name__.lower() for each in workers_of(node))
+
+
+def workers_of(node: Node) -> list[object]:
+    table = node.parts.table
+    return [table.worker_at(each.address) for each in node.statistics().workers]
+
+
+async def test_a_node_that_others_know_is_dialled(a: Node, b: Node, c: Node) -> None:
+    ours, between, theirs = await attached(a, dials=MEMORY), await attached(b), await attached(c)
+    await c.start(Echo, address="echo")
+    engine = theirs.engine("echo")
+    listener = await c.listen("memory://dialled", expose=[ROUTER])
+    theirs.advertise(listener.uri)
+    await joined((c, theirs), b)
+    await joined((a, ours), b)
+    # The engine is looked up, then its node, and its node is dialled.
+    asked = [a.request(engine_text(engine), bytes((number,))) for number in range(3)]
+    assert [each.payload for each in await asyncio.gather(*asked)] == [b"\0", b"\1", b"\2"]
+    assert set(ours.peers()) == {between.own, theirs.own}
+    assert ours._router.dialling.counts == {"opened": 1}
+    assert ours.refused() == between.refused() == theirs.refused() == {}
+
+
+async def test_by_default_no_address_of_an_advert_is_dialled(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    listener = await c.listen("memory://not-dialled", expose=[ROUTER])
+    tell(ours, key_of("c"), listener.uri)
+    a.send(node_text(theirs.own), b"")
+    await asyncio.sleep(1)
+    assert ours.peers() == ()
+    assert links_of(a) == 0
+
+
+@pytest.mark.parametrize(
+    "route", ["uds:///run/secret", "0#worker", "1#127.0.0.1:22", "memory", "tcp://x:1", "://x"]
+)
+async def test_addresses_of_other_schemes_are_not_dialled(a: Node, route: str) -> None:
+    ours = await attached(a, dials=MEMORY)
+    tell(ours, key_of("c"), route)
+    assert not ours._router.dialling.is_dialable(key_of("c").identity)
+
+
+async def test_a_relay_is_the_way_where_there_is_no_other(a: Node) -> None:
+    ours, relay = await attached(a, dials=MEMORY), key_of("relay").identity
+    route = f"36#{destination_text(Destination(DestinationKind.RELAY, relay))}"
+    node = key_of("c")
+    other = f"36#{destination_text(Destination(DestinationKind.NODE, relay))}"
+
+    def way(*routes: str) -> object:
+        addresses = tuple(AdvertAddress(each, 1) for each in routes)
+        advert = NodeAdvert(node.identity, addresses, bytes(32), 1, 0)
+        return ours._router.dialling.way_to(advert)
+
+    assert way("tcp://x:1", route) == ViaNode(relay)
+    assert way(route, "memory://x") == Dialable()
+    assert way("tcp://x:1", other, "36#relay:x") is None
+
+
+async def test_one_node_is_dialled_once_and_its_addresses_by_weight(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    listener = await c.listen("memory://by-weight", expose=[ROUTER])
+    tell(ours, key_of("c"), "memory://nothing-there", listener.uri)
+    to = f"{node_text(theirs.own)} => echo"
+    answers = await asyncio.gather(*(a.request(to, b"hi") for _ in range(5)))
+    assert [each.payload for each in answers] == [b"hi"] * 5
+    assert ours._router.dialling.counts == {"opened": 1}
+    assert ours._router.dialling.dial(theirs.own) is None  # there is a link
+
+
+async def test_a_node_that_cannot_be_reached_rests(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    tell(ours, key_of("c"), "memory://later")
+    to = f"{node_text(theirs.own)} => echo"
+    with pytest.raises(Unresolved, match="its node could not be reached: "):
+        await a.request(to, b"hi")
+    listener = await c.listen("memory://later", expose=[ROUTER])
+    with pytest.raises(Unresolved, match="its node could not be reached a moment ago"):
+        await a.request(to, b"hi")
+    await asyncio.sleep(1)
+    assert (await a.request(to, b"hi")).payload == b"hi"
+    assert ours._router.dialling.counts == {"failed": 1, "opened": 1}
+    await listener.close()
+
+
+async def test_another_advert_of_a_node_ends_its_rest(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    tell(ours, key_of("c"), "memory://moved-away")
+    to = f"{node_text(theirs.own)} => echo"
+    for _ in range(2):
+        with pytest.raises(Unresolved):
+            await a.request(to, b"hi")
+    listener = await c.listen("memory://moved-here", expose=[ROUTER])
+    tell(ours, key_of("c"), listener.uri, version=2)
+    await eventually(lambda: not ours._router.dialling._failed)
+    assert (await a.request(to, b"hi")).payload == b"hi"
+
+
+async def test_threat_3_an_address_that_leads_to_another_node_is_left(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c)
+    listener = await c.listen("memory://of-another", expose=[ROUTER])
+    tell(ours, key_of("strange"), listener.uri)
+    with pytest.raises(Unresolved, match="another node is there than was dialled"):
+        await a.request(node_text(key_of("strange").identity), b"hi")
+    assert ours.peers() == theirs.peers() == ()
+    await eventually(lambda: links_of(a) == 0)
+
+
+async def test_so_many_nodes_are_dialled_at_a_time_and_remembered_as_not_reached(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors.identity._dialling._MOST_DIALS", 2)
+    monkeypatch.setattr("onward.actors.identity._dialling._MOST_FAILED", 1)
+    ours = await attached(a, dials=MEMORY)
+    await c.listen("memory://silent", expose=[])
+    nodes = [key_of(f"node {number}") for number in range(3)]
+    for key in nodes:
+        tell(ours, key, "memory://silent")
+    dialling = ours._router.dialling
+    for key in nodes[:2]:
+        a.send(node_text(key.identity), b"")
+    with pytest.raises(Unresolved, match="as many nodes are dialled as may be"):
+        a.send(node_text(nodes[2].identity), b"")
+    await asyncio.sleep(11)
+    await eventually(lambda: dialling.counts["failed"] == 2)
+    assert len(dialling._failed) == 1
+    assert links_of(a) == 0
+    assert dialling._dials == {}
+
+
+async def dialled(a: Node, c: Node, name: str) -> tuple[Identities, Identities, str]:
+    """Dial a node for a message, and return the route that it took."""
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c, "echo")
+    await c.start(Echo, address="echo")
+    listener = await c.listen(f"memory://{name}", expose=[ROUTER])
+    tell(ours, key_of("c"), listener.uri)
+    theirs.advertise(listener.uri)
+    to = f"{node_text(theirs.own)} => echo"
+    assert (await a.request(to, b"hi")).payload == b"hi"
+    return ours, theirs, to
+
+
+async def test_a_link_without_messages_ends_and_the_next_message_opens_another(
+    a: Node, c: Node
+) -> None:
+    ours, theirs, to = await dialled(a, c, "idle")
+    await asyncio.sleep(IDLE_TIME - 10)
+    assert (await a.request(to, b"hi")).payload == b"hi"
+    await asyncio.sleep(IDLE_TIME - 10)
+    assert ours.peers() == (theirs.own,)
+    # What nodes say to each other by themselves is no message.
+    await asyncio.sleep(IDLE_TIME)
+    assert ours.peers() == theirs.peers() == ()
+    assert links_of(a) == links_of(c) == 0
+    assert (await a.request(to, b"hi")).payload == b"hi"
+    assert ours._router.dialling.counts == {"opened": 2, "ended as idle": 1}
+
+
+async def test_a_link_that_is_joined_or_wanted_stays(a: Node, b: Node, c: Node) -> None:
+    ours, theirs, _ = await dialled(a, c, "stays")
+    link = ours._router.peers.link_to(theirs.own)
+    assert link is not None
+    await ours.join(link)
+    other = await attached(b, "echo")
+    await b.start(Echo, address="echo")
+    listener = await b.listen("memory://wanted", expose=[ROUTER])
+    tell(ours, key_of("b"), listener.uri)
+    ours.directory.update(other.own, LocalMetadata(connection=ConnectionPrefs.PERMANENT))
+    await a.request(f"{node_text(other.own)} => echo", b"hi")
+    await asyncio.sleep(3 * IDLE_TIME)
+    assert set(ours.peers()) == {theirs.own, other.own}
+    assert ours._router.peers.link_to(key_of("nobody").identity) is None
+
+
+async def test_a_link_that_is_lost_is_not_dialled_before_there_is_a_message(
+    a: Node, c: Node
+) -> None:
+    ours, theirs, to = await dialled(a, c, "lost")
+    ours._router.peers._disconnect(ours._router.peers.sessions[theirs.own], "a test")
+    await asyncio.sleep(10)
+    assert ours.peers() == ()
+    assert links_of(a) == 0
+    assert (await a.request(to, b"hi")).payload == b"hi"
+
+
+async def test_the_router_ends_while_it_dials(a: Node, c: Node) -> None:
+    ours = await attached(a, dials=MEMORY)
+    await c.listen("memory://never", expose=[])
+    tell(ours, key_of("c"), "memory://never")
+    asked = asyncio.create_task(a.request(node_text(key_of("c").identity), b""))
+    await eventually(lambda: links_of(a) == 1)
+    await a.stop_worker(ROUTER)
+    with pytest.raises(OnwardError):
+        await asked
+    await eventually(lambda: links_of(a) == 0)
+
+
+async def test_a_join_that_fails_leaves_no_link(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    listener = await c.listen("memory://refuses", expose=[ROUTER])
+    with pytest.raises(PeerRefused):
+        await ours.join(listener.uri, identity=key_of("other").identity)
+    await eventually(lambda: links_of(a) == 0)
+    assert theirs.peers() == ()
