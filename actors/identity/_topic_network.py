@@ -253,11 +253,24 @@ class TopicNetwork:
         publication = self.publications.find(topic.identity)
         following = self.followings.find(topic.identity)
         published, lost = 0, 0
+        dropped: dict[str, int] = {}
         if publication is not None:
-            published = publication.counters.published
+            sent = publication.counters
+            published = sent.published
+            dropped = {
+                "asked for, beyond those that are sent again at a time": sent.withheld,
+                "asked for, and not kept any more": sent.passed,
+                "asked for by a node that is not subscribed": sent.strangers,
+            }
         elif following is not None:
-            counters = following.subscription.counters
-            published, lost = counters.delivered, counters.lost
+            came = following.subscription.counters
+            published, lost = came.delivered, came.lost
+            dropped = {
+                "came before, or are older than the next one": came.duplicates,
+                "of another topic or publisher": came.foreign,
+                "without a subscription": came.unexpected,
+                "beyond those that are held back": came.overflowed,
+            }
         return TopicReport(
             topic.identity,
             topic.creator,
@@ -267,4 +280,5 @@ class TopicNetwork:
             () if publication is None else publication.nodes,
             published,
             lost,
+            {reason: number for reason, number in dropped.items() if number},
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...protocol.identity import Identity, ResultCode, RoutingScope
@@ -24,6 +24,8 @@ class TopicReport:
         nodes: Other nodes that are subscribed, in the order of their subscriptions.
         published: Events that have gone to other nodes, or have come from the one that publishes.
         lost: Events of the node that publishes that were missed for good.
+        dropped: Events that were dropped, and those that were asked for and not sent, by the
+            reason; none with a count of 0.
     """
 
     topic: Identity
@@ -34,6 +36,7 @@ class TopicReport:
     nodes: tuple[Identity, ...]
     published: int
     lost: int
+    dropped: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

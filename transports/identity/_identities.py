@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -615,7 +616,9 @@ class Identities:
 
     def refused(self) -> dict[str, int]:
         """Return what was refused or dropped since the start, by its reason."""
-        return dict(self._router.counts + self._router.peers.counts)
+        forgotten = self._topics.table.counters.forgotten
+        counts = Counter({"publications that were forgotten, so they may come again": forgotten})
+        return dict(self._router.counts + self._router.peers.counts + counts)
 
     def route_to(
         self,

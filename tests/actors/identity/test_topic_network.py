@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -55,6 +56,7 @@ from onward.protocol.identity import (
 )
 from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
+from tests.support.counts import times
 from tests.support.identities import NOW, StrangeNode, attached, joined, key_of
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
@@ -498,7 +500,9 @@ async def test_an_event_as_it_should_be_is_delivered_once(a: Node, c: Node) -> N
     strange.say(strange.event(written(number=1)))
     await eventually(lambda: len(there.messages) == 2)
     assert theirs.refused() == {"publications that came again": 1}
-    assert theirs.topics()[1].published == 3
+    report = theirs.topics()[1]
+    assert report.published == 3
+    assert report.dropped == {"came before, or are older than the next one": 1}
 
 
 @pytest.mark.parametrize(
@@ -618,6 +622,7 @@ async def test_what_is_not_published_here_is_refused_to_other_nodes(a: Node, c: 
     assert isinstance(answer, TopicSubscribed)
     assert answer.result is ResultCode.OK
     assert ours.refused() == {"records of topics that are not here": 1}
+    assert ours.topics()[1].dropped == {"asked for by a node that is not subscribed": 1}
 
 
 async def test_threats_5_and_14_a_publication_that_comes_again_goes_out_once(
@@ -914,3 +919,41 @@ async def test_a_publication_waits_for_a_link_to_its_node(a: Node, c: Node) -> N
     assert c.statistics().pending == 1
     await joined((a, ours), c)
     assert (await here.next()).payload == b"early"
+
+
+@pytest.mark.parametrize("seed", range(times(few=8, many=200)))
+async def test_subscribers_of_a_random_network_see_one_order(seed: int) -> None:
+    """Publications of three nodes, with links that are cut and made again, and restarts of none."""
+    random = Random(seed)
+    async with Node("a") as a, Node("b") as b, Node("c") as c:
+        second, third = await attached(b), await attached(c)
+        ours = await publishing(a, SCOPE_ANY, second.own, third.own)
+        links = {each: await joined((a, ours), each.node) for each in (second, third)}
+        tell(ours, second, third)
+        lost: list[int | None] = []
+        recorders: list[Recorder] = []
+        for there in (ours, second, second, third):
+            name = f"subscriber {len(recorders)}"
+            recorders.append(await Recorder.on(there.node, name))
+            await there.subscribe(TOPIC, name, on_lost=lost.append)
+        of: list[Identities] = []
+        for number in range(60):
+            there = random.choice((ours, second, third))
+            of.append(there)
+            if there is not ours and random.random() < 0.15:
+                links[there].cut()
+                await eventually(lambda there=there: not there.peers())
+                await eventually(lambda: len(ours.peers()) == 1)
+                links[there] = await joined((a, ours), there.node)
+            there.publish(TOPIC, b"%d" % number)
+            await asyncio.sleep(random.choice((0, 0.001, 0.1)))
+        await asyncio.sleep(30)
+        assert len({tuple(payloads(each)) for each in recorders}) == 1
+        assert lost == []
+        seen = [int(each) for each in payloads(recorders[0])]
+        assert len(set(seen)) == len(seen)
+        # A publication on its way to the node of the topic is lost with the link, and none else.
+        assert set(seen) >= {number for number, there in enumerate(of) if there is ours}
+        for there in (ours, second, third):
+            ones = [number for number in seen if of[number] is there]
+            assert ones == sorted(ones)
