@@ -148,7 +148,9 @@ class ReservedRelays:
             self._failed(relay, wanted, RelayRefused(relay, status))
             return
         wanted.reservation, wanted.granted = reservation, True
+        # What a relay says beyond the time that was asked for is not relied on.
         left = (reservation.until - self._router.milliseconds()) / 1000
+        left = min(left, wanted.request.duration)
         self._arm(relay, wanted, max(0.0, left / 2) + _MARGIN)
         waiting, wanted.waiting[:] = list(wanted.waiting), ()
         for each in waiting:

@@ -224,6 +224,26 @@ async def test_what_is_no_answer_of_the_relay_is_refused(three: tuple[Node, Node
         await asking
 
 
+async def test_a_relay_that_gives_more_time_than_was_asked_for_is_asked_again_all_the_same(
+    three: tuple[Node, Node, Node],
+) -> None:
+    b = await member(three[2])
+    strange = await StrangeNode.on(three[1], three[2], STRANGE)
+    await eventually(b.identities.peers)
+    asking = asyncio.ensure_future(b.identities.reserve(STRANGE.identity, duration=100))
+    await asyncio.sleep(1)
+    voucher = issue_voucher(Reservation(STRANGE.identity, b.own, 2**63, 1, 1), STRANGE)
+    answer = ReservationAnswer(RelayStatus.OK, voucher)
+    strange.say(ControlContent(serialize_reservation_answer(answer)))
+    assert (await asking).until == 2**63
+    # Asked again at half of the time that it wants, and taken for a refusal 10 s later.
+    await asyncio.sleep(60)
+    assert b.identities.reserved_at() == (STRANGE.identity,)
+    strange.say(ControlContent(serialize_reservation_answer(answer)))
+    await asyncio.sleep(1)
+    assert b.identities.refused() == {}
+
+
 async def test_a_request_that_cannot_be_read_is_answered_as_such(
     three: tuple[Node, Node, Node],
 ) -> None:
