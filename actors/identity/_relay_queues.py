@@ -143,12 +143,13 @@ class RelayQueues:
     # --- what expires -----------------------------------------------------------------------
 
     def _arm(self, expiry: int) -> None:
+        due = (expiry // _SWEEP + 1) * _SWEEP
         if self._timer is not None:
-            if self._due <= expiry:
+            if self._due <= due:
                 return
             self._timer.cancel()
-        self._due = expiry
-        seconds = max(0, expiry + 1 - self._router.milliseconds()) / 1000
+        self._due = due
+        seconds = max(0, due - self._router.milliseconds()) / 1000
         self._timer = self._worker.after(seconds, self._sweep)
 
     def _sweep(self) -> None:
@@ -182,4 +183,7 @@ def size_of(content: Passed) -> int:
     return len(content.reply if isinstance(content, ReplyContent) else content.envelope)
 
 
+_SWEEP: Final = 500
+"""Time by which what has expired may be dropped late, in milliseconds, as all that is held is
+looked at for that. It is not sent meanwhile."""
 _EXPIRED: Final = "relayed messages that have expired while they were held"

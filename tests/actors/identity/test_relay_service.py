@@ -10,7 +10,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.identity._carriage import ENGINE
 from onward.actors.identity._outgoing import ONWARD
-from onward.actors.identity._relay_queues import record_of
+from onward.actors.identity._relay_queues import RelayQueues, record_of
 from onward.actors.identity._session import Failed
 from onward.protocol import LinkDown, Message
 from onward.protocol.identity import (
@@ -368,6 +368,32 @@ async def test_what_waits_for_a_link_is_sent_once_there_is_one(
     await recorder.next()
     await recorder.next()
     assert (queues.holdings.messages, queues.holdings.size) == (0, 0)
+
+
+async def test_what_expires_one_after_the_other_is_looked_at_now_and_then(
+    pair: tuple[Member, Member],
+    sender: Sender,
+    recorder: Recorder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    r, b = pair
+    await leave(b, r)
+    sweeps: list[int] = []
+    sweep = RelayQueues._sweep
+
+    def counted(queues: RelayQueues) -> None:
+        sweeps.append(queues.holdings.messages)
+        sweep(queues)
+
+    monkeypatch.setattr(RelayQueues, "_sweep", counted)
+    for later in range(50):
+        inner = sender.message(ENGINE_THERE)
+        sender.say(RelayContent(sender.layers(r, b, inner=inner, expires=2_000 + later)))
+    queues = r.relays.service.queues
+    await eventually(lambda: queues.holdings.messages == 50)
+    await asyncio.sleep(3)
+    assert (queues.holdings.messages, recorder.messages) == (0, [])
+    assert len(sweeps) <= 2
 
 
 async def test_what_a_link_has_no_room_for_is_held_until_it_has(
