@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol.identity import (
     MAX_GREETED,
-    MAX_SKEW,
     AdvertEnvelope,
     BadRecord,
     ControlContent,
@@ -23,6 +22,7 @@ from ...protocol.identity import (
 )
 from ._engines import Engine
 from ._options import IdentityOptions
+from ._reached_nodes import ReachedNodes
 
 if TYPE_CHECKING:
     from ._router import Router
@@ -48,7 +48,7 @@ class Greetings:
         self._milliseconds: Final = milliseconds
         self._told = 0
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
-        self._unknown: Final = MessageIds()  # to nodes that have not greeted
+        self._reached: Final = ReachedNodes(router, options.max_peers)
 
     # --- to tell ------------------------------------------------------------------------------
 
@@ -99,6 +99,8 @@ class Greetings:
             # It has forgotten which ids it has seen, and accepts those alone that begin now.
             clock = self._clocks[node] = _Clock(greeting.started)
         clock.begins = first_id_time(greeting.started, greeting.now)
+        clock.heard = greeting.now
+        clock.ids = self._reached.adopt(node, greeting.started) or clock.ids
         self._clocks.move_to_end(node)
         if len(self._clocks) > self._options.max_peers:
             sessions = self._router.peers.sessions
@@ -112,17 +114,15 @@ class Greetings:
         return None if clock is None else clock.started
 
     def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
-        """Take the id of a message to a node, or to an engine at it.
-
-        One that has not greeted is reached by relays. What it accepts is not known: its clock may
-        differ by half of `MAX_SKEW`, and it may have been started before as much. So ids are begun
-        again half of `MAX_SKEW` after their time: what it refuses for its start, it accepts then.
-        """
-        clock = self._clocks.get(node)
+        """Take the id of a message to a node, or to an engine at it."""
+        clock, reached = self._clocks.get(node), self._reached
+        if node not in self._router.peers.sessions:
+            reached.look_again(node, to)
+            if clock is not None and reached.created(node) > clock.heard:
+                # It may have been started again since it has greeted.
+                return reached.take_id(node, own, to, clock.begins)
         if clock is None:
-            now = self._milliseconds()
-            half = MAX_SKEW // 2
-            return self._unknown.take(own, to, now + half, oldest=now - half)
+            return reached.take_id(node, own, to, 0)
         return clock.ids.take(own, to, clock.begins)
 
 
@@ -132,12 +132,14 @@ class _Clock:
     Attributes:
         started: When the node was started, in Unix milliseconds of its own.
         begins: The time that ids begin with, as the session has said.
+        heard: The time there when it greeted, in Unix milliseconds.
         ids: The ids.
     """
 
-    __slots__ = ("begins", "ids", "started")
+    __slots__ = ("begins", "heard", "ids", "started")
 
     def __init__(self, started: int) -> None:
         self.started: Final = started
         self.begins = 0
-        self.ids: Final = MessageIds()
+        self.heard = 0
+        self.ids = MessageIds()

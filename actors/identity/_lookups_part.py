@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...protocol.identity import (
+    AdvertEnvelope,
     AdvertRequest,
     AdvertResponse,
     AskNode,
@@ -157,13 +158,19 @@ class LookupsPart(RouterPart):
             case AdvertRequest(identity):
                 self._answer(session.node, identity)
             case AdvertResponse(identity, adverts):
-                heard = self._router.heard_adverts.hear(session.node, adverts)
-                if identity in heard:
-                    self._router.found(identity)
-                else:
-                    self._act(self.table.knows_nothing(identity, session.node, self._now()))
+                self._answered(session.node, identity, adverts)
             case _:
                 counts[f"requests that are refused: {ResultCode.DENIED.name}"] += 1
+
+    def _answered(
+        self, node: Identity, identity: Identity, adverts: tuple[AdvertEnvelope, ...]
+    ) -> None:
+        if identity in self._router.heard_adverts.hear(node, adverts):
+            self._router.found(identity)
+        elif adverts and not self._router.is_awaited(identity):
+            self.found(identity)  # what was known is so still: it was only looked up again
+        else:
+            self._act(self.table.knows_nothing(identity, node, self._now()))
 
     def _answer(self, node: Identity, identity: Identity) -> None:
         """Answer with what is known of an identity; other nodes are not asked for it."""

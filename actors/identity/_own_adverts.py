@@ -75,7 +75,10 @@ class OwnAdverts:
                 return envelope
         self._is_stale = False
         own = self._router.own
-        advert = NodeAdvert(own, addresses, kx, *self._age(own))
+        version, _ = self._age(own)
+        # To the millisecond, as others tell by it when this node was started, at the latest.
+        created = self._router.milliseconds()
+        advert = NodeAdvert(own, addresses, kx, version, created)
         envelope = self._sign(advert, self._key)
         self._node = advert, envelope
         return envelope
@@ -174,7 +177,7 @@ class OwnAdverts:
 
         The version is the time in seconds: that of an engine that has moved is greater. It is above
         that of any other which is known, too. The time is in whole seconds as well, so that a node
-        which is started again at once says the same.
+        which is started again at once says the same of an engine.
         """
         now = self._router.milliseconds() // 1000
         record = self._router.directory.peek(identity)

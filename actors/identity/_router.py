@@ -366,6 +366,10 @@ class Router(PeerEvents):
         """Look up an identity that messages wait for; return why not, if it is not."""
         return self.lookups.wanted(identity)
 
+    def is_awaited(self, identity: Identity) -> bool:
+        """Whether messages wait until more is known of an identity."""
+        return identity in self._parked
+
     def want_parked(self) -> None:
         """Look up all that messages wait for, as there is one more node to ask."""
         for identity in self._parked:

@@ -49,15 +49,13 @@ class MessageIds:
     def __len__(self) -> int:
         return len(self._next)
 
-    def take(self, source: Identity, destination: Destination, now: int, *, oldest: int = 0) -> int:
+    def take(self, source: Identity, destination: Destination, now: int) -> int:
         """Take the next id of a pair.
 
         Args:
             source: The sender.
             destination: The receiver.
             now: The time, in Unix milliseconds.
-            oldest: The earliest time that its counter may be begun with, in Unix milliseconds. One
-                that is older is begun again.
 
         Raises:
             ValueError: The time is negative or after `MAX_START`.
@@ -66,8 +64,8 @@ class MessageIds:
             raise ValueError(f"an id needs a time from 0 to {MAX_START}, not {now}")
         pair = (source, destination)
         number = self._next.pop(pair, None)
-        if number is None or id_time(number) < oldest:
-            number = max(now << COUNT_BITS, self._floor, number or 0)
+        if number is None:
+            number = max(now << COUNT_BITS, self._floor)
         self._next[pair] = number + 1
         if len(self._next) > self._limit:
             _, left = self._next.popitem(last=False)

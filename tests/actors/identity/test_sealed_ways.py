@@ -19,7 +19,6 @@ from onward.protocol import (
     Message,
     OnwardError,
     PayloadTooBig,
-    RequestTimeout,
     UnreadableAddress,
     parse_route,
 )
@@ -84,20 +83,6 @@ async def test_a_request_goes_over_two_relays_to_a_node_and_its_answer_comes_bac
     for payload in (b"12 apples", b"13 pears"):
         assert (await a.node.request(route, payload)).payload == payload
     assert [each.identities.refused() for each in line] == [{}] * 4
-
-
-async def test_a_node_that_has_just_started_takes_what_comes_over_relays_soon(
-    four: tuple[Node, ...],
-) -> None:
-    a, r, s, b = [await member(each, "echo", relay=OPEN) for each in four]
-    await b.node.start(Echo, address="echo")
-    await chain(a, r, s, b)
-    introduce(a, r, s, b)
-    route = f"{relay_text(r, s)} => {node_text(b.own)} => echo"
-    with pytest.raises(RequestTimeout):
-        await a.node.request(route, b"too early", timeout=1)
-    await asyncio.sleep(31)
-    assert (await a.node.request(route, b"late enough", timeout=1)).payload == b"late enough"
 
 
 @pytest.mark.parametrize("own_key", [False, True])

@@ -93,12 +93,3 @@ def test_no_pair_has_an_id_twice_and_all_rise(steps: list[tuple[int, int, bool]]
         assert number > highest.get(destination, -1)
         highest[destination] = number
         assert len(ids) <= 2
-
-
-def test_a_counter_that_is_too_old_is_begun_again_above_what_it_has_taken() -> None:
-    ids = MessageIds()
-    first = ids.take(SOURCE, DESTINATIONS[0], NOW, oldest=NOW)
-    assert ids.take(SOURCE, DESTINATIONS[0], NOW + 9, oldest=NOW) == first + 1
-    assert ids.take(SOURCE, DESTINATIONS[0], NOW + 9, oldest=NOW + 1) == (NOW + 9) << COUNT_BITS
-    # A clock that was set back begins no id below.
-    assert ids.take(SOURCE, DESTINATIONS[0], NOW, oldest=NOW + 10) == ((NOW + 9) << COUNT_BITS) + 1
