@@ -57,6 +57,7 @@ class Correspondences:
         "_links",
         "_links_of",
         "_node",
+        "_of",
         "_routes",
         "_routes_of",
         "_share",
@@ -72,6 +73,8 @@ class Correspondences:
         self._share: Final = share
         self._counts: Final = counts
         self._links: Final[OrderedDict[Pair, tuple[Correspondence, Address]]] = OrderedDict()
+        # The pairs that an identity is in, at either end.
+        self._of: Final[dict[Identity, dict[Pair, None]]] = {}
         # The links for what a node has sent, the one used longest ago first, and that node.
         self._links_of: Final[dict[Identity, OrderedDict[Pair, None]]] = {}
         self._sources: Final[dict[Pair, Identity]] = {}
@@ -139,6 +142,8 @@ class Correspondences:
             self._end(pair)  # it has been stopped by its address
         self._make_room(source)
         found = self._links[pair] = self.open(*pair)
+        for each in {*pair}:
+            self._of.setdefault(each, {})[pair] = None
         if source is not None:
             self._sources[pair] = source
             self._links_of.setdefault(source, OrderedDict())[pair] = None
@@ -156,16 +161,21 @@ class Correspondences:
     def end(self, identity: Identity) -> None:
         """End all links of an identity, at either end."""
         self.forget(identity)
-        for pair in [each for each in self._links if identity in each]:
+        for pair in tuple(self._of.get(identity, ())):
             self._end(pair)
 
     def end_of(self, own: Identity) -> None:
         """End the links that have an identity at this end."""
-        for pair in [each for each in self._links if each[0] == own]:
-            self._end(pair)
+        for pair in tuple(self._of.get(own, ())):
+            if pair[0] == own:
+                self._end(pair)
 
     def _end(self, pair: Pair) -> None:
         _, address = self._links.pop(pair)
+        for each in {*pair}:
+            self._of[each].pop(pair, None)
+            if not self._of[each]:
+                del self._of[each]
         source = self._sources.pop(pair, None)
         if source is not None:
             of_source = self._links_of[source]
@@ -180,6 +190,6 @@ class Correspondences:
     def way_lost(self, identity: Identity, detail: str) -> None:
         """End the requests to an identity, and resolve its addresses anew."""
         self.forget(identity)
-        for (_, each), (link, _) in tuple(self._links.items()):
-            if each == identity:
-                link.way_lost(detail)
+        for pair in tuple(self._of.get(identity, ())):
+            if pair[1] == identity and pair in self._links:
+                self._links[pair][0].way_lost(detail)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from typing import Any
 
 import pytest
 
@@ -295,6 +297,33 @@ async def test_a_node_that_asks_on_and_on_and_takes_no_answers_gets_none(a: Node
     assert ours.refused() == {"answers that a node did not take": 3}
     assert len(session.waiting) == MAX_WAITING
     assert len(session._room) <= 1
+
+
+async def test_the_loss_of_a_node_with_many_engines_is_one_look_at_each_of_its_links(
+    a: Node, c: Node
+) -> None:
+    ours = await attached(c)
+    await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    links, looks = ours._router.links, 0
+
+    class Counted(OrderedDict):  # type: ignore[type-arg]
+        def items(self) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().items()
+
+    for number in range(50):
+        engine = key_of(f"engine {number}").identity
+        links.get((ours.own, engine))
+        ours._router.learn(engine, STRANGE.identity)
+    links._links = Counted(links._links)  # type: ignore[misc]
+    ours._router.peers.disconnect(STRANGE.identity, "a test")
+    assert looks <= 1
+    # A message may be of the engine that it is for, if two nodes have its key.
+    links.get((engine, engine))
+    links.end(engine)
+    assert engine not in links.identities()
 
 
 async def test_a_busy_link_does_not_fail_the_router(
