@@ -89,6 +89,13 @@ def test_identities_of_nodes_in_one_process(how: str, capsys: Capsys) -> None:
     assert lines[-1].startswith("requests with the expected outcome: ")
 
 
+def test_a_relay_between_nodes_that_can_only_dial_out(capsys: Capsys) -> None:
+    file = EXAMPLES / "sealed_relay.toml"
+    assert main(["up", "--check", "--simulated", str(file)]) == Status.OK
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "requests with the expected outcome: 2, all"
+
+
 def test_a_request_that_comes_out_otherwise_is_a_failure(file: Path, capsys: Capsys) -> None:
     file.write_text(f'{ECHO}{ASK}{ASK}expect = "y"\n')
     assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED
