@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from ._run import StopRequest, run
 from ._show import printable, table
 from ._status import CommandError, Status, status_of
 from ._trace_picture import brief_route, picture_of, text_of, worker_of
+from ._trace_sight import Sight, sights_of
 from ._trace_svg import draw
 
 __all__ = ["OWN", "add_commands", "follow", "raise_for", "show"]
@@ -36,6 +38,10 @@ the answer, and print the hops in order, with times, as a table and as a drawing
 Only nodes that trace report: `onward node --trace`, `onward broker --trace`, `onward dispatch
 --trace`, nodes of a topology, and nodes of programs with a HopTracer. The others pass the mark on,
 so that the nodes behind them report. Gaps in the reports are shown.
+
+For a route over identities, as in 36#relay:... => 36#engine:..., it says what each hop can see. A
+sealed message cannot be added to on its way, and its answer has a way that can be used once: so
+relays and what is behind them report no hops.
 """
 
 _EPILOG: Final = """\
@@ -102,10 +108,14 @@ def _command(arguments: argparse.Namespace) -> None:
         if arguments.svg is not None:
             _open(arguments.svg)
         traced, lost = await stop.unless(work())
+        sights = _sights(arguments)
         if arguments.json:
-            print(json.dumps(trace_row(traced), indent=2))
+            row = trace_row(traced)
+            if sights:
+                row["sights"] = [asdict(each) for each in sights]
+            print(json.dumps(row, indent=2))
         else:
-            print(show(traced, arguments.form))
+            print(show(traced, arguments.form, sights))
         if arguments.svg is not None:
             _write(arguments.svg, draw(picture_of(traced, OWN)))
         if lost is not None:
@@ -207,9 +217,17 @@ def raise_for(traced: Trace, timeout: float) -> None:
 # --- as text ----------------------------------------------------------------------------------
 
 
-def show(traced: Trace, form: PayloadNotation) -> str:
-    """Format a trace as text: the hops, a drawing, the gaps, and the answer."""
+def _sights(arguments: argparse.Namespace) -> tuple[Sight, ...]:
+    """Return what each hop of a route over identities can see."""
+    return sights_of(route_argument(arguments.route)) if arguments.broker is None else ()
+
+
+def show(traced: Trace, form: PayloadNotation, sights: Sequence[Sight] = ()) -> str:
+    """Format a trace as text: the hops, a drawing, the gaps, what hops can see, and the answer."""
     parts = [_hops(traced), text_of(picture_of(traced, OWN)), "\n".join(_remarks(traced))]
+    if sights:
+        rows = [(each.hop, each.sees, each.hidden) for each in sights]
+        parts.append(table(("HOP", "CAN SEE", "CANNOT SEE"), rows))
     if traced.answer is not None and read_error_reply(traced.answer) is None:
         parts.append(f"answer: {printable(_payload(traced.answer.payload, form))}")
     return "\n\n".join(part for part in parts if part)

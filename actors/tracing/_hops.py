@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from ...protocol import (
     DELIVERY,
+    IDENTITY,
     MAX_MARK_DEPTH,
     Address,
     Context,
@@ -83,7 +84,8 @@ class HopTracerStatistics:
     """Hops that were not reported because a limit was reached."""
 
     unreachable: int
-    """Hops of messages without a known route to the tracer in their mark."""
+    """Hops of messages without a known route to the tracer in their mark, or with one that can be
+    used once, by the answer: behind relays of identities."""
 
     passed: int
     """Reports of other hops, forwarded in place of a worker."""
@@ -212,6 +214,9 @@ class HopTracer(Instrument):
         if origin is None or sender is None:
             self._unreachable += 1
             return None
+        if any(each.type == IDENTITY and each.value.startswith(_ONCE) for each in origin.route):
+            self._unreachable += 1
+            return None
         if mark.depth >= self.options.per_message or not self._may_report():
             self._suppressed += 1
             return None
@@ -333,3 +338,8 @@ class _ReportedHop(Watch):
 
     def ended(self, error: BaseException | None) -> None:
         self.report(HopOutcome.HANDLED if error is None else HopOutcome.FAILED)
+
+
+_ONCE: Final = b"reply:"
+"""What the address of a way begins with that an answer can use once; the router of identities
+writes it in a return route."""

