@@ -46,7 +46,8 @@ from ._relay_statistics import RelayStatistics
 from ._relays import Relays
 from ._router import Router
 from ._router_worker import RouterWorker
-from ._topic_reports import SubscriberHooks, TopicReport
+from ._subscriber_hooks import SubscriberHooks
+from ._topic_reports import TopicReport
 from ._topics_part import Topics
 
 __all__ = [

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol as Interface
 
 from ...protocol.identity import (
-    AtNode,
     DeliverEvent,
     Destination,
     DestinationKind,
-    EngineAdvert,
     Event,
     EventsLost,
     Identity,
-    NodeAdvert,
     PublisherRestarted,
     RefusalReason,
     Refuse,
@@ -35,14 +32,14 @@ from ...protocol.identity import (
     TopicProgress,
     TopicSubscribed,
     TopicUnsubscribed,
-    read_advert,
     short_text,
 )
 from .._worker import Worker
 from ..runtime._timer import Timer
 from ._engines import Engine
 from ._publications import tell_record
-from ._topic_reports import SubscriberHooks
+from ._subscriber_hooks import SubscriberHooks
+from ._topic_places import TopicPlaces
 
 if TYPE_CHECKING:
     from ._router import Router
@@ -58,9 +55,6 @@ _MOST_WANTED: Final = 1024
 """Subscriptions that wait, and, counted apart, topics that messages wait for. Beyond: a further
 subscription is refused as `OVERFLOW`; the topic that was wanted longest ago is looked for no more,
 and its messages wait for their time."""
-_MOST_WATCHED: Final = 16_384
-"""Most identities of which a change is waited for. Beyond: what waits is looked at anew at once,
-and the others are forgotten."""
 _MOST_ASKED: Final = 64
 """Most topics that a node which joins is asked for. Others wait until they are told."""
 _SOON: Final = 0.05
@@ -148,6 +142,7 @@ class Followings:
 
     def __init__(self, router: Router, worker: Worker, events: FollowingEvents) -> None:
         self._router: Final = router
+        self._places: Final = TopicPlaces(router)
         self._worker: Final = worker
         self._events: Final = events
         self._of: Final[dict[Identity, Following]] = {}
@@ -156,7 +151,6 @@ class Followings:
         self._count = 0
         # The topics that messages wait for.
         self._sought: Final[dict[Identity, None]] = {}
-        self._watched: Final[set[Identity]] = set()
         self._look_at: float | None = None
         self._timer: Timer | None = None
         self._due = 0.0
@@ -169,43 +163,10 @@ class Followings:
 
     def learn(self, topic: Identity) -> tuple[Identity, TopicAdvert] | None:
         """Learn the node of a topic by the directory; `None` if it is not known."""
-        router = self._router
-        self._watch(topic)
-        record = router.directory.lookup(topic)
-        advert = None if record is None or record.advert is None else read_advert(record.advert)
-        if advert is None or not isinstance(advert.advert, TopicAdvert):
-            return None
-        told = advert.advert
-        node = self._node_of(told.publishers[0]) if told.publishers else None
-        if node is None or node == router.own or router.table.is_banned(topic):
-            return None
-        router.table.update(Destination(DestinationKind.TOPIC, topic), AtNode(node))
-        return node, told
-
-    def _node_of(self, publisher: Identity) -> Identity | None:
-        router = self._router
-        self._watch(publisher)
-        if publisher in router.peers.sessions:
-            return publisher
-        route = router.table.route(Destination(DestinationKind.ENGINE, publisher))
-        if isinstance(route, AtNode):
-            return route.node
-        record = router.directory.lookup(publisher)
-        if record is None or record.advert is None:
-            return None
-        match read_advert(record.advert).advert:
-            case EngineAdvert(node=node):
-                return node
-            case NodeAdvert():
-                return publisher
-            case _:
-                return None
-
-    def _watch(self, identity: Identity) -> None:
-        """Go on when more is known of an identity."""
-        self._watched.add(identity)
-        if len(self._watched) >= _MOST_WATCHED:
-            self.known()  # those that are of no use any more are forgotten then
+        found = self._places.learn(topic)
+        if self._places.is_full:
+            self.known()  # what is of no use any more is forgotten then
+        return found
 
     def seek(self, topic: Identity) -> None:
         """Look for a topic that messages wait for, as more becomes known."""
@@ -218,7 +179,7 @@ class Followings:
 
     def known(self, identity: Identity | None = None) -> None:
         """Receive word that more is known, of an identity or of any."""
-        if identity is not None and identity not in self._watched:
+        if identity is not None and identity not in self._places.watched:
             return
         if self._look_at is None and (self._of or self._wanted or self._sought):
             self._look_at = self._router.loop_time() + _SOON
@@ -227,7 +188,7 @@ class Followings:
     def _look(self) -> None:
         """Go on with all that waits for what is known now."""
         self._look_at = None
-        self._watched.clear()
+        self._places.watched.clear()
         for topic in tuple(self._sought):
             if self.learn(topic) is not None:
                 del self._sought[topic]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...protocol.identity import Identity, ResultCode, RoutingScope
+from ...protocol.identity import Identity, RoutingScope
 
-__all__ = ["SubscriberHooks", "TopicReport"]
+__all__ = ["TopicReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,3 @@ class TopicReport:
     published: int
     lost: int
     dropped: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriberHooks:
-    """The functions that are called for a subscriber of a topic.
-
-    All of them are called on the node's loop, and their exceptions are logged.
-
-    Attributes:
-        on_lost: Receives the number of events that were missed for good; `None` as the number if
-            that is not known, as the node that publishes has started anew.
-        on_end: Receives the reason when the topic is gone, as its last call.
-    """
-
-    on_lost: Callable[[int | None], object] | None = None
-    on_end: Callable[[ResultCode], object] | None = None

@@ -18,7 +18,7 @@ from ...protocol.identity import (
 )
 from ._engines import Engine
 from ._local_requests import Answer, LocalRequests
-from ._topic_reports import SubscriberHooks
+from ._subscriber_hooks import SubscriberHooks
 
 if TYPE_CHECKING:
     from ._topics_part import Topics

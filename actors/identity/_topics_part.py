@@ -7,11 +7,9 @@ knows it.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from itertools import count
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from ...protocol import Address, Message, NotExposed, OnwardError, Route
 from ...protocol.identity import (
@@ -20,7 +18,6 @@ from ...protocol.identity import (
     AdvertEnvelope,
     AdvertKind,
     AdvertSource,
-    BadRecord,
     Destination,
     DestinationKind,
     EngineMessage,
@@ -39,13 +36,11 @@ from ...protocol.identity import (
     SigningKey,
     Target,
     ToPeer,
-    TopicAdvert,
     TopicDeleted,
     TopicEvent,
     TopicIdle,
     TopicLimits,
     TopicTable,
-    open_advert,
     serialize_control,
 )
 from .._errors import Unresolved
@@ -60,8 +55,10 @@ from ._options import IdentityOptions
 from ._outgoing import Undelivered
 from ._router_part import RouterPart
 from ._session import Session
+from ._subscriber_hooks import HookTable, SubscriberHooks
+from ._topic_adverts import read_topic_advert
 from ._topic_network import TopicNetwork
-from ._topic_reports import SubscriberHooks, TopicReport
+from ._topic_reports import TopicReport
 from ._topic_requests import serve_topic_requests
 from ._topic_worker import TopicWorker
 
@@ -70,13 +67,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Topics"]
 
-T = TypeVar("T")
 Done: TypeAlias = Callable[[ResultCode], object]
 """Receives the result of a subscription, at once or later."""
 
-_logger = logging.getLogger("onward.actors.identity")
 _GOOD: Final = {PutOutcome.STORED, PutOutcome.REPLACED, PutOutcome.KNOWN}
-_NO_HOOKS: Final = SubscriberHooks()
 _STAYS: Final = Carriage(DestinationKind.TOPIC, rprefs=RoutingPrefs(SCOPE_LOCAL))
 
 
@@ -114,9 +108,7 @@ class Topics(RouterPart):
         limits = TopicLimits(topics=options.max_topics + 1, subscribers=options.max_subscribers)
         self.table: Final = TopicTable(limits, options.creator_end)
         self._workers: Final[dict[Identity, Address]] = {}
-        # By the engine, then by the topic.
-        self._hooks: Final[dict[Identity, dict[Identity, SubscriberHooks]]] = {}
-        self._numbers: Final = count(1)
+        self._hooks: Final = HookTable()
         # Nothing is ever signed by it.
         self.updates: Final = SigningKey(secrets.token_bytes(SEED_SIZE)).identity
         self.table.create(self.updates, router.own, publishers=frozenset({router.own}))
@@ -195,7 +187,7 @@ class Topics(RouterPart):
                 rest = rest[1:]  # it stays here
             elif self.network.publications.is_active(topic):
                 envelope = self._envelope(source, topic, rest, message)
-            copies = self.table.publish(topic, source, next(self._numbers), source)
+            copies = self.table.publish(topic, source, None, source)
             if copies.result is not ResultCode.OK:
                 raise Unresolved(message[0][0], f"it is not published: {copies.result.name}")
             worker.spread(self.addresses(copies.subscribers), rest, message)
@@ -257,11 +249,11 @@ class Topics(RouterPart):
         """Publish a change of the directory, and go on with what waits for it."""
         self.network.followings.known(update.identity)
         self.network.publications.domain_changed(update.identity)
-        copies = self.table.publish(self.updates, self._router.own, next(self._numbers))
-        if not copies.subscribers:
+        subscribers = self.table.subscribers(self.updates)
+        if not subscribers:
             return
         payload = serialize_control(update)
-        for address in self.addresses(copies.subscribers):
+        for address in self.addresses(subscribers):
             try:
                 self._worker.send((address,), payload, return_route=())
             except OnwardError as error:
@@ -290,7 +282,7 @@ class Topics(RouterPart):
             return Result(ResultCode.DENIED)
         publishers: frozenset[Identity] | None = None
         if envelope:
-            advert = self._read_advert(topic, scope, envelope)
+            advert = read_topic_advert(self._router, topic, scope, envelope)
             if isinstance(advert, str):
                 return Result(ResultCode.BAD_ADVERT, advert)
             publishers = None if advert.publishers is None else frozenset(advert.publishers)
@@ -304,26 +296,6 @@ class Topics(RouterPart):
         self._router.links.forget(topic)
         self._router.found(topic)
         return Result(ResultCode.OK)
-
-    def _read_advert(self, topic: Identity, scope: RoutingScope, data: bytes) -> TopicAdvert | str:
-        """Return the advert of a topic, or why it is not one for here."""
-        try:
-            advert = open_advert(AdvertEnvelope(AdvertKind.TOPIC, data), self._router.verifiers)
-        except BadRecord:
-            return "the advert cannot be read"
-        if not isinstance(advert, TopicAdvert) or advert.identity != topic:
-            return "the advert is not signed by the topic"
-        if advert.scope != scope:
-            return "the advert has another scope"
-        if scope.kind is ScopeKind.LOCAL:
-            return advert
-        first = None if not advert.publishers else advert.publishers[0]
-        if first is None or (first != self._router.own and not self._is_engine(first)):
-            return "the first publisher of the advert is no engine of this node"
-        return advert
-
-    def _is_engine(self, identity: Identity) -> bool:
-        return self._router.engines.of(identity) is not None
 
     def _open(self, topic: Identity, scope: RoutingScope, envelope: bytes) -> Result | None:
         """Start the worker of a topic, and put its advert; return why not, if so."""
@@ -361,13 +333,7 @@ class Topics(RouterPart):
             cell = self._worker.node.parts.table.cell_at(address)
             if cell is not None:
                 cell.worker.stop()
-        self._tell_ended(topic, subscribers, reason)
-
-    def _tell_ended(
-        self, topic: Identity, subscribers: tuple[Identity, ...], reason: ResultCode
-    ) -> None:
-        for engine in subscribers:
-            self._call(self._take_hooks(engine, topic).on_end, reason)
+        self._hooks.end(subscribers, topic, reason)
 
     # --- to subscribe -------------------------------------------------------------------------
 
@@ -391,7 +357,7 @@ class Topics(RouterPart):
         engine = None if requester is None else requester.identity
         code = self.table.subscribe(topic, engine, scope)
         if code is ResultCode.OK and engine is not None:
-            self._hooks.setdefault(engine, {})[topic] = hooks
+            self._hooks.add(engine, topic, hooks)
         beyond = scope.kind is not ScopeKind.LOCAL
         if code is ResultCode.UNKNOWN and beyond and requester is not None:
             followings = self.network.followings
@@ -409,7 +375,7 @@ class Topics(RouterPart):
         engine = wanted.engine.identity
         code = self.table.subscribe(topic, engine, wanted.scope)
         if code is ResultCode.OK:
-            self._hooks.setdefault(engine, {})[topic] = wanted.hooks
+            self._hooks.add(engine, topic, wanted.hooks)
         wanted.done(code)
 
     def unsubscribe(self, topic: Identity, requester: Engine | None) -> ResultCode:
@@ -417,7 +383,7 @@ class Topics(RouterPart):
         engine = None if requester is None else requester.identity
         code, events = self.table.unsubscribe(topic, engine)
         if code is ResultCode.OK and engine is not None:
-            self._take_hooks(engine, topic)
+            self._hooks.remove(engine, topic)
         self._act(events)
         return code
 
@@ -429,7 +395,7 @@ class Topics(RouterPart):
         if self._worker.node.parts.run_queue.phase is Phase.CLOSING:
             return
         self._act(self.table.end_engine(engine.identity))
-        self._hooks.pop(engine.identity, None)
+        self._hooks.remove_engine(engine.identity)
         self.network.followings.engine_ended(engine)
 
     def banned(self, identity: Identity) -> None:
@@ -465,13 +431,11 @@ class Topics(RouterPart):
         """End a topic of another node, and tell the subscribers here."""
         gone = self.table.unfollow(topic)
         if gone is not None:
-            self._tell_ended(topic, gone.subscribers, reason)
+            self._hooks.end(gone.subscribers, topic, reason)
 
     def lost(self, topic: Identity, number: int | None) -> None:
         """Report events that were missed for good to the subscribers here."""
-        for engine in self.table.subscribers(topic):
-            hooks = self._hooks.get(engine, {}).get(topic, _NO_HOOKS)
-            self._call(hooks.on_lost, number)
+        self._hooks.lose(self.table.subscribers(topic), topic, number)
 
     def _act(self, events: list[TopicEvent]) -> None:
         for event in events:
@@ -482,24 +446,6 @@ class Topics(RouterPart):
                     self.network.followings.leave(topic)
                 case _:
                     pass  # the new owner is in the table
-
-    def _take_hooks(self, engine: Identity, topic: Identity) -> SubscriberHooks:
-        of_engine = self._hooks.get(engine, {})
-        hooks = of_engine.pop(topic, _NO_HOOKS)
-        if not of_engine:
-            self._hooks.pop(engine, None)
-        return hooks
-
-    def _call(self, hook: Callable[[T], object] | None, value: T) -> None:
-        if hook is None:
-            return
-        try:
-            hook(value)
-        except Exception:
-            _logger.exception(
-                "what is called for a subscriber of a topic failed",
-                extra={"event": "identity.subscriber_failed"},
-            )
 
     def reports(self) -> tuple[TopicReport, ...]:
         """Return the topics of this node, as they are now."""

@@ -369,14 +369,19 @@ class TopicTable:
         return ResultCode.OK, self._unsubscribe(topic, entry, requester)
 
     def publish(
-        self, topic: Identity, source: Identity, number: int, injector: Identity | None = None
+        self,
+        topic: Identity,
+        source: Identity,
+        number: int | None,
+        injector: Identity | None = None,
     ) -> FanOutCopies:
         """Return the engines that get a copy of a publication.
 
         Args:
             topic: The topic.
             source: The engine that the message is from.
-            number: The id of the message, which is unique for its source and topic.
+            number: The id of the message, which is unique for its source and topic; `None` for one
+                of this node, which cannot come again.
             injector: The engine that handed it to this node, which gets no copy: the source, or
                 the one that brings the events of the network.
         """
@@ -387,16 +392,21 @@ class TopicTable:
         if entry.publishers is not None and source not in entry.publishers:
             self.counters.denied += 1
             return FanOutCopies(ResultCode.DENIED)
-        key = (source, topic, number)
+        if number is not None and not self._remember((source, topic, number)):
+            return FanOutCopies(ResultCode.OK, duplicate=True)
+        copies = tuple(each for each in entry.subscribers if each != injector)
+        return FanOutCopies(ResultCode.OK, copies)
+
+    def _remember(self, key: tuple[Identity, Identity, int]) -> bool:
+        """Remember a publication; false if it is remembered already."""
         if key in self._remembered:
             self.counters.duplicates += 1
-            return FanOutCopies(ResultCode.OK, duplicate=True)
+            return False
         self._remembered[key] = None
         if len(self._remembered) > self._limits.remembered:
             self._remembered.popitem(last=False)
             self.counters.forgotten += 1
-        copies = tuple(each for each in entry.subscribers if each != injector)
-        return FanOutCopies(ResultCode.OK, copies)
+        return True
 
     def end_engine(self, engine: Identity) -> list[TopicEvent]:
         """Remove an engine that has ended: its subscriptions, and the topics that it created.

@@ -78,6 +78,11 @@ async def came(recorder: Recorder, number: int) -> None:
     await eventually(lambda: len(recorder.messages) == number)
 
 
+async def is_alone(identities: Identities) -> None:
+    """Wait until a node has no link to another one."""
+    await eventually(lambda: not identities.peers())
+
+
 async def is_followed(ours: Identities) -> None:
     """Wait until another node is subscribed to the topic."""
     await eventually(lambda: ours.topics()[1].nodes)
@@ -801,7 +806,7 @@ async def test_more_subscriptions_than_may_wait_are_refused(
     c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onward.actors.identity._followings._MOST_WANTED", 1)
-    monkeypatch.setattr("onward.actors.identity._followings._MOST_WATCHED", 2)
+    monkeypatch.setattr("onward.actors.identity._topic_places._MOST_WATCHED", 2)
     theirs = await attached(c)
     for name in ("one", "two"):
         await Recorder.on(c, name)
@@ -815,7 +820,7 @@ async def test_more_subscriptions_than_may_wait_are_refused(
     await asyncio.sleep(1)
     followings = theirs._topics.network.followings
     assert len(followings._sought) == 1
-    assert len(followings._watched) <= 4
+    assert len(followings._places.watched) <= 4
     with pytest.raises(TopicRefused, match=": UNKNOWN"):
         await asked
 
@@ -942,7 +947,7 @@ async def test_subscribers_of_a_random_network_see_one_order(seed: int) -> None:
             of.append(there)
             if there is not ours and random.random() < 0.15:
                 links[there].cut()
-                await eventually(lambda there=there: not there.peers())
+                await is_alone(there)
                 await eventually(lambda: len(ours.peers()) == 1)
                 links[there] = await joined((a, ours), there.node)
             there.publish(TOPIC, b"%d" % number)

@@ -176,6 +176,17 @@ def test_the_oldest_publication_is_forgotten_at_the_limit() -> None:
     assert table.counters.forgotten == 2
 
 
+def test_a_publication_of_this_node_is_not_remembered() -> None:
+    table = TopicTable(TopicLimits(remembered=1))
+    assert table.create(TOPIC, A) is OK
+    assert table.subscribe(TOPIC, C) is OK
+    assert not table.publish(TOPIC, B, 1).duplicate
+    for _ in range(2):
+        assert table.publish(TOPIC, A, None) == FanOutCopies(OK, (C,))
+    assert table.publish(TOPIC, B, 1).duplicate
+    assert table.counters.forgotten == 0
+
+
 def test_each_limit_refuses_one_more() -> None:
     table = TopicTable(TopicLimits(topics=2, subscribers=1, topics_of_engine=1))
     overflow = ResultCode.OVERFLOW
