@@ -14,6 +14,7 @@ from ...protocol.identity import (
     HasMembers,
     Identity,
     IdentityUpdated,
+    NodeAdvert,
     Reliability,
     Target,
     read_advert,
@@ -95,6 +96,8 @@ class DomainMembers:
             self.on_advert(domain)
         elif self.table.members(domain) is not None:
             self._forget(domain)
+        elif isinstance(read, NodeAdvert):
+            self._member_found(domain)
 
     def _updates_lost(self, _: int) -> None:
         for domain in self.table.domains():
@@ -127,7 +130,7 @@ class DomainMembers:
         return pending
 
     def _want(self, members: Sequence[Identity]) -> None:
-        """Look up some members of a domain."""
+        """Dial or look up some members of a domain."""
         first = self._random() % len(members)
         for member in (*members[first:], *members[:first])[:_MOST_WANTED]:
             self._router.want(member)
@@ -146,6 +149,11 @@ class DomainMembers:
                 self.resume(domain)
             else:
                 self._want(members)
+
+    def _member_found(self, node: Identity) -> None:
+        """Dial a node, as its addresses are known now, if messages wait for it as a member."""
+        if any(self.has(domain, node) for domain in self._parked):
+            self._router.want(node)
 
     def node_lost(self, node: Identity) -> None:
         """Park messages again, where no other member has a link."""

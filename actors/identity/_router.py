@@ -352,7 +352,7 @@ class Router(PeerEvents):
         if pending is None:
             waiting = counted(self._options.max_parked, "message")
             raise Unresolved(to, f"{waiting} wait for it already")
-        reason = self._want(identity)
+        reason = self.want(identity)
         if reason is not None:
             raise Unresolved(to, reason)
         return pending
@@ -363,7 +363,9 @@ class Router(PeerEvents):
         return sum(map(self._parked.count, self._parked))
 
     def want(self, identity: Identity) -> str | None:
-        """Look up an identity that messages wait for; return why not, if it is not."""
+        """Dial a node that messages wait for, or look up an identity; return why not."""
+        if self.dialling.is_dialable(identity):
+            return self.dialling.dial(identity)
         return self.lookups.wanted(identity)
 
     def is_awaited(self, identity: Identity) -> bool:
@@ -373,13 +375,7 @@ class Router(PeerEvents):
     def want_parked(self) -> None:
         """Look up all that messages wait for, as there is one more node to ask."""
         for identity in self._parked:
-            self._want(identity)
-
-    def _want(self, identity: Identity) -> str | None:
-        """Dial a node, or look up an identity; return why not, if neither is done."""
-        if self.dialling.is_dialable(identity):
-            return self.dialling.dial(identity)
-        return self.lookups.wanted(identity)
+            self.want(identity)
 
     def found(self, identity: Identity) -> None:
         """Resolve again what waits for an identity, as more is known of it."""

@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Unresolved, Worker
+from onward.actors.identity import ROUTER
 from onward.actors.identity._lookups_part import LookupsPart
 from onward.actors.testing import Probe
 from onward.protocol import (
@@ -19,9 +20,16 @@ from onward.protocol import (
     PayloadTooBig,
     UnknownAddress,
 )
-from onward.protocol.identity import MAX_BODY, identity_text
+from onward.protocol.identity import (
+    MAX_BODY,
+    AdvertAddress,
+    AdvertSource,
+    NodeAdvert,
+    identity_text,
+    sign_advert,
+)
 from tests.support.domains import DOMAIN, Named, domain_text, learns, member
-from tests.support.identities import attached, joined, key_of
+from tests.support.identities import NOW, attached, joined, key_of
 from tests.support.transports import Recorder, Relay, eventually
 
 
@@ -308,6 +316,43 @@ async def test_a_member_that_is_lost_leaves_its_requests_in_doubt_and_the_others
         for _ in range(4):
             assert (await a.request(domain_text(), b"?")).payload in {b"c", b"d"}
         assert ours.domain_statistics().pending == 0
+
+
+async def test_members_are_looked_up_and_dialled(a: Node, b: Node, c: Node) -> None:
+    ours = await attached(a, dials=("memory",))
+    between, theirs = await attached(b), await attached(c)
+    worker = Named("c")
+    await c.start(lambda: worker, address="orders")
+    theirs.serve(DOMAIN.identity, "orders")
+    listener = await c.listen("memory://member", expose=[ROUTER])
+    theirs.advertise(listener.uri)
+    await joined((c, theirs), b)
+    await joined((a, ours), b)
+    # The domain is looked up at another node, which knows its member, too.
+    learns(between, key_of("nowhere").identity, theirs.own)
+    answers = await asyncio.gather(*(a.request(domain_text(), b"?") for _ in range(3)))
+    assert [each.payload for each in answers] == [b"c"] * 3
+    assert set(ours.peers()) == {between.own, theirs.own}
+    assert ours.refused() == between.refused() == theirs.refused() == {}
+
+
+async def test_a_member_with_addresses_that_are_told_later_is_dialled_then(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a, dials=("memory",)), await attached(c)
+    worker = Named("c")
+    await c.start(lambda: worker, address="orders")
+    theirs.serve(DOMAIN.identity, "orders")
+    listener = await c.listen("memory://told-later", expose=[ROUTER])
+    learns(ours, key_of("nowhere").identity, theirs.own)
+    asked = asyncio.create_task(a.request(domain_text(), b"?"))
+    await eventually(lambda: a.statistics().pending == 1)
+    for name, uri in (("nowhere", "memory://nowhere"), ("c", listener.uri)):
+        addresses = (AdvertAddress(uri, 1),)
+        advert = NodeAdvert(key_of(name).identity, addresses, bytes(32), 1, int(NOW * 1000))
+        ours.directory.put(sign_advert(advert, key_of(name)), AdvertSource.LOCAL)
+    assert (await asked).payload == b"c"
+    assert ours.peers() == (theirs.own,)
 
 
 async def test_a_message_that_is_too_big_is_refused_and_so_is_its_answer(a: Node, b: Node) -> None:
