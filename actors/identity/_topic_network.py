@@ -226,7 +226,8 @@ class TopicNetwork:
         first, back = inner[0][:1], inner[1][:1]
         if (first != (ENGINE,) and any(map(is_reserved, first))) or any(map(is_reserved, back)):
             return "messages with an address of the router"
-        if router.table.is_banned(message.src):
+        node = message.src if message.origin is None else message.origin.node
+        if router.table.is_banned(message.src) or router.table.is_banned(node):
             return "events of sources that are banned"
         # An event may come late, after a cut. It has its number, and a message is delivered once.
         expiry = 0 if message.expiry is None else message.expiry

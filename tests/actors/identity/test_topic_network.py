@@ -850,6 +850,26 @@ async def test_a_publication_too_big_for_an_event_is_refused_for_all(a: Node, c:
     assert ours.refused() == {"publications that were refused": 1}
 
 
+async def test_a_source_at_a_node_that_is_banned_is_heard_no_more(
+    a: Node, b: Node, c: Node
+) -> None:
+    second, third = await attached(b), await attached(c)
+    await Recorder.on(b, "writer")
+    writer = second.engine("writer")
+    ours = await publishing(a, SCOPE_ANY, writer)
+    for each in (b, c):
+        await joined((a, ours), each)
+    there = await subscribed(third, "there")
+    second.publish(TOPIC, b"before", source="writer")
+    await came(there, 1)
+    third.ban(second.own)
+    second.publish(TOPIC, b"after", source="writer")
+    a.send(TEXT, b"other")
+    await came(there, 2)
+    assert payloads(there) == [b"before", b"other"]
+    assert third.refused() == {"events of sources that are banned": 1}
+
+
 async def test_a_source_that_is_banned_is_heard_no_more(a: Node, b: Node, c: Node) -> None:
     second, third = await attached(b), await attached(c)
     await Recorder.on(b, "writer")
