@@ -47,6 +47,7 @@ PLACES: Final = {
     "client_certificates": ("tls", "client"),
     "cluster_allow": ("cluster", "allowed_peers"),
     "cluster_seed": ("cluster", "seeds"),
+    "advertise": ("identity", "addresses"),
     "engine": ("identity", "engines"),
     "event_log": ("event_log", "folder"),
     "identity": ("identity", "key_file"),

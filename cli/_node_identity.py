@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..actors import Listener, Node
+from ..actors import LimitReached, Listener, Node
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
 from ._arguments import address
@@ -74,6 +74,14 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
         "`onward lookup` prints; it is made if it is not there (default: in memory)",
     )
     group.add_argument(
+        "--advertise",
+        metavar="URI",
+        action="append",
+        default=[],
+        help="tell other nodes that they reach this one at URI; may be repeated (default: they "
+        "reach it over its own links)",
+    )
+    group.add_argument(
         "--reserve",
         metavar="IDENTITY",
         action="append",
@@ -116,6 +124,7 @@ def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
         (arguments.identity_directory, "--identity-directory"),
         (arguments.relay_policy, "--relay-policy"),
         (arguments.reserve, "--reserve"),
+        (arguments.advertise, "--advertise"),
         (arguments.join, "--join"),
         (arguments.passphrase_file, "--passphrase-file"),
     ):
@@ -178,6 +187,11 @@ class NodeIdentity:
             directory=None if path is None else Path(path),
             relay=self._policy,
         )
+        for each in given.advertise:
+            try:
+                self.identities.advertise(each)
+            except (ValueError, LimitReached) as error:
+                raise CommandError(f"--advertise: {error}", Status.USAGE) from None
         for worker in dict.fromkeys(given.engine):
             self._engines[worker] = self.identities.engine(worker)
         service.reloads.add("identity", self._prepare)

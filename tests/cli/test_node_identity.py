@@ -217,6 +217,8 @@ async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> Non
         (("--passphrase-file", "f"), "--passphrase-file needs --identity"),
         (("--relay-policy", "any"), "--relay-policy needs --identity"),
         (("--reserve", "aera"), "--reserve needs --identity"),
+        (("--advertise", "tcp://h:1"), "--advertise needs --identity"),
+        (("--identity", "KEY", "--advertise", ""), "--advertise: an address has 1 to"),
         (("--identity", "KEY", "--reserve", "aera"), "--reserve: "),
         (("--identity", "KEY", "--relay-policy", "all"), "--relay-policy: 'all' is not one of"),
         (("--identity", "KEY", "--engine", "a"), "--engine: there is no worker 0#a"),
