@@ -982,3 +982,56 @@ async def test_subscribers_of_a_random_network_see_one_order(seed: int) -> None:
         for there in (ours, second, third):
             ones = [number for number in seen if of[number] is there]
             assert ones == sorted(ones)
+
+
+def any_record(random: Random, strange: StrangePublisher) -> TopicRecord:
+    """Return a record with numbers at their ends, about a topic that is here, or is not."""
+    topic = random.choice((TOPIC, key_of("mine").identity, key_of("none").identity))
+    number = random.choice((0, 1, strange.next, strange.next + 255, 2**63, 2**64 - 1))
+    other = random.choice((0, strange.next, 2**64 - 1))
+    result = random.choice((ResultCode.OK, ResultCode.UNKNOWN))
+    match random.randrange(7):
+        case 0:
+            return SubscribeTopic(topic, number)
+        case 1:
+            return TopicSubscribed(topic, number, result, other)
+        case 2:
+            return UnsubscribeTopic(topic, number)
+        case 3:
+            return TopicUnsubscribed(topic, max(1, number), result)
+        case 4:
+            return TopicProgress(topic, min(number, other), max(number, other))
+        case 5:
+            return ResendEvents(topic, number, random.choice((1, RING_EVENTS)))
+        case _:
+            body = random.choice((b"", written(number=random.randrange(99))))
+            return strange.event(body, topic=topic, number=min(number, 2**64 - 2))
+
+
+@pytest.mark.parametrize("seed", range(times(few=8, many=300)))
+async def test_whatever_a_node_says_about_topics_the_router_stays_up(
+    a: Node, c: Node, seed: int
+) -> None:
+    random = Random(seed)
+    theirs = await attached(c)
+    await Recorder.on(c, "there")
+    mine = key_of("mine")
+    theirs.create_topic(mine, engine="there", scope=SCOPE_ANY)
+    strange = await strange_topic(a, theirs, "there")
+    for _ in range(60):
+        record = serialize_topic_record(any_record(random, strange))
+        if random.random() < 0.2:
+            at = random.randrange(3, len(record))
+            record = record[:at] + random.randbytes(1) + record[at + 1 :]
+        strange.strange.say(ControlContent(record))
+        if random.random() < 0.1:
+            theirs.publish(mine.identity, b"x", source="there")
+            await asyncio.sleep(random.choice((0, 1, 20)))
+    await asyncio.sleep(120)
+    assert theirs.peers()
+    assert c.statistics(workers=False).failed == 0
+    # Whatever became of the subscription, the topics of the node itself go on.
+    here = await Recorder.on(c, "here")
+    await theirs.subscribe(mine.identity, "here")
+    theirs.publish(mine.identity, b"after", source="there")
+    assert (await here.next()).payload == b"after"
