@@ -94,6 +94,7 @@ class Relays(RouterPart):
         router.own_adverts.reserved = self.reserved.relays
         self.reserved.on_change.append(router.own_adverts.changed)
         router.directory.on_update.append(self._updated)
+        router.directory.on_lost.append(lambda _: self.ways.forget_all())
 
     def rotate(self, keys: IdentityKeys) -> bool:
         """Use another sealing key from now on; see `Identities.reload`.

@@ -8,6 +8,7 @@ it the `Carriage` with the relays.
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -24,6 +25,7 @@ from ...protocol import (
 from ...protocol.identity import (
     HANDLE_SIZE,
     MAX_HOPS,
+    OLD_KEY_TIME,
     REPLY_KEY_SIZE,
     SEED_SIZE,
     Answer,
@@ -81,7 +83,7 @@ class SealedWays:
         sent: The messages that were sealed and given to a link.
     """
 
-    __slots__ = ("_anonymous", "_key", "_remembered", "_router", "expected", "sent")
+    __slots__ = ("_anonymous", "_asked", "_key", "_remembered", "_router", "expected", "sent")
 
     def __init__(self, router: Router, key: SigningKey, anonymous: bool) -> None:
         self._router: Final = router
@@ -90,6 +92,8 @@ class SealedWays:
         # The identities at a node which is reached through a relay that no route names, of which
         # the links remember what their addresses are replaced by; and that relay.
         self._remembered: Final[dict[Identity, tuple[Identity, dict[Identity, None]]]] = {}
+        # When others were asked for the advert of a relay that there is no link to.
+        self._asked: Final[OrderedDict[Identity, int]] = OrderedDict()
         self.expected: Final = ExpectedAnswers()
         self.sent = 0
 
@@ -214,6 +218,11 @@ class SealedWays:
         for identity in identities:
             self._router.links.forget(identity)
 
+    def forget_all(self) -> None:
+        """Resolve anew all that leads through relays, as changes of the directory were lost."""
+        for home in tuple(self._remembered):
+            self.forget(home)
+
     def relay_lost(self, relay: Identity) -> None:
         """Resolve anew what leads to any node through a relay, as the link to that has ended."""
         for home in [home for home, (via, _) in self._remembered.items() if via == relay]:
@@ -287,7 +296,23 @@ class SealedWays:
             if key is None:
                 return LinkDown(short_text(node), "the key to seal to is not known")
             path.append(Hop(node, key))
+            if node != nodes[-1]:
+                self._refresh(node)
         return path
+
+    def _refresh(self, node: Identity) -> None:
+        """Ask for the advert of a relay from time to time, as its key may be another one by now.
+
+        A node that there is a link to tells it by itself.
+        """
+        router, now = self._router, self._router.milliseconds()
+        if node in router.peers.sessions or self._asked.get(node, -_REFRESH) > now - _REFRESH:
+            return
+        self._asked[node] = now
+        self._asked.move_to_end(node)
+        if len(self._asked) > _MAX_REMEMBERED:
+            self._asked.popitem(last=False)
+        router.lookups.ask(node)
 
     # --- answers ----------------------------------------------------------------------------
 
@@ -334,9 +359,13 @@ class SealedWays:
         return home is not None and self._router.table.is_banned(home)
 
 
+_REFRESH: Final = OLD_KEY_TIME // 2
+"""Time after which others are asked for the advert of a relay again, in milliseconds: a key that
+was replaced opens for twice as long."""
 _MAX_REMEMBERED: Final = 1024
 """Most nodes behind relays of which the links remember addresses, and most identities at each.
-Beyond: some are resolved anew."""
+Beyond: some are resolved anew. Of so many relays it is remembered when their adverts were asked
+for. Beyond: some are asked for earlier."""
 
 
 def _hops(relays: tuple[Identity, ...], home: Identity) -> tuple[Identity, ...]:

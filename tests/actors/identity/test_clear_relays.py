@@ -187,6 +187,20 @@ async def test_threat_21_what_is_sealed_to_the_key_before_opens_for_its_time(
         r.identities.reload(dataclasses.replace(keys_of(r, bytes(32)), signing=a.key))
 
 
+async def test_threat_21_a_sender_hears_of_the_new_key_of_a_node_behind_relays(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN)
+    route = f"{relay_text(r)} => {node_text(b.own)} => echo"
+    assert (await a.node.request(route, b"x")).payload == b"x"
+    b.identities.reload(keys_of(b, bytes(range(32))))
+    # The relay hears of it, and is asked from time to time.
+    for _ in range(6):
+        await asyncio.sleep(OLD_KEY_TIME / 3000)
+        assert (await a.node.request(route, b"x")).payload == b"x"
+    assert b.identities.relay_statistics().outcomes == {PeelOutcome.DELIVER: 7}
+
+
 async def test_threat_21_what_is_under_way_ends_with_the_trust(
     three: tuple[Node, Node, Node],
 ) -> None:

@@ -624,6 +624,11 @@ async def test_as_many_ways_are_remembered_as_may_be(line: tuple[Member, ...]) -
     assert ways._remembered[homes[-1]] == (line[2].own, {homes[0]: None})
     ways.relay_lost(line[1].own)
     assert set(ways._remembered) == {homes[-1]}
+    ways.forget_all()
+    assert not ways._remembered
+    for home in homes:
+        ways._refresh(home)
+    assert len(ways._asked) == 1024
 
 
 class Slow(Worker):
