@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...protocol import Message
 from ...protocol.identity import (
+    AdvertKind,
     Destination,
     DestinationKind,
     DomainAdvert,
@@ -14,7 +15,6 @@ from ...protocol.identity import (
     HasMembers,
     Identity,
     IdentityUpdated,
-    NodeAdvert,
     Reliability,
     Target,
     read_advert,
@@ -86,18 +86,18 @@ class DomainMembers:
             self._router.table.update(Destination(DestinationKind.DOMAIN, domain), None)
 
     def _updated(self, update: IdentityUpdated) -> None:
-        domain, record = update.identity, update.record
+        identity, record = update.identity, update.record
         advert = None if record is None else record.advert
-        read = None if advert is None else read_advert(advert).advert
-        if isinstance(read, DomainAdvert):
-            if self.table.members(domain) is not None and not self._router.table.is_banned(domain):
-                self._set(read)
-            self.resume(domain)
-            self.on_advert(domain)
-        elif self.table.members(domain) is not None:
-            self._forget(domain)
-        elif isinstance(read, NodeAdvert):
-            self._member_found(domain)
+        if advert is not None and advert.kind is AdvertKind.DOMAIN:
+            if self.table.members(identity) is not None:
+                self.table.remove(identity)
+                self.learn(identity)
+            self.resume(identity)
+            self.on_advert(identity)
+        elif self.table.members(identity) is not None:
+            self._forget(identity)
+        elif advert is not None and advert.kind is AdvertKind.NODE:
+            self._member_found(identity)
 
     def _updates_lost(self, _: int) -> None:
         for domain in self.table.domains():

@@ -9,7 +9,6 @@ import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Unresolved, Worker
 from onward.actors.identity import ROUTER
-from onward.actors.identity._lookups_part import LookupsPart
 from onward.actors.testing import Probe
 from onward.protocol import (
     Address,
@@ -151,10 +150,7 @@ async def test_messages_wait_until_the_members_of_a_domain_are_known_and_one_is_
     assert (await asked).payload == b"b"
 
 
-async def test_messages_wait_for_the_members_that_there_are_now(
-    a: Node, b: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LookupsPart, "_answer", lambda *_: None)  # it takes its time
+async def test_messages_wait_for_the_members_that_there_are_now(a: Node, b: Node) -> None:
     ours = await attached(a)
     theirs, _ = await member(b, (a, ours))
     learns(ours, key_of("elsewhere").identity)
