@@ -23,16 +23,15 @@ from ...protocol.identity import (
     EngineOrigin,
     Identity,
     P2PContent,
-    P2PMessage,
     Protocol,
     SigningKey,
-    serialize_p2p_message,
     short_text,
     sign_engine_message,
 )
 from ...protocol.ockam import encode_message
 from ._carriage import Carriage, carriage_at, reply_at
 from ._options import IdentityOptions
+from ._relay_queues import record_of
 from ._session import MAX_WAITING
 
 if TYPE_CHECKING:
@@ -200,5 +199,5 @@ class Outgoing:
             `None`, or what to wait for before the next message, as many wait for room.
         """
         self._router.dialling.used(node, content)
-        record = serialize_p2p_message(P2PMessage(self._router.own, node, content))
+        record = record_of(self._router.own, node, content)
         return self._router.peers.send(node, record, failed)

@@ -11,6 +11,7 @@ from ...protocol.identity import (
     HANDLE_SIZE,
     EngineContent,
     Identity,
+    P2PContent,
     P2PMessage,
     RelayContent,
     RelayHoldings,
@@ -92,6 +93,8 @@ class RelayQueues:
         if status is RelayStatus.OK:
             self._held.setdefault(node, deque()).append(_Held(content, size, expiry))
             self._arm(expiry)
+            if not self._is_joined(node) and self._router.dialling.is_dialable(node):
+                self._router.dialling.dial(node)
         return status
 
     def flush(self, node: Identity) -> None:
@@ -129,10 +132,9 @@ class RelayQueues:
 
     def _give(self, node: Identity, content: Passed) -> None:
         """Give something to a link; if its queue is full, what follows is held until it is not."""
-        record = record_of(self._router.own, node, content)
         self.relayed += 1
         self.relayed_size += size_of(content)
-        room = self._router.peers.send(node, record, self._failed)
+        room = self._router.outgoing.tell(node, content, self._failed)
         if room is not None:
             self._held.setdefault(node, deque())
             asyncio.ensure_future(room).add_done_callback(lambda _: self.flush(node))
@@ -172,7 +174,7 @@ class RelayQueues:
             self._arm(min(expiries))
 
 
-def record_of(own: Identity, node: Identity, content: Passed) -> bytes:
+def record_of(own: Identity, node: Identity, content: P2PContent) -> bytes:
     """Return the record of a message between nodes. With a handle and without it has one size."""
     pad = HANDLE_SIZE if isinstance(content, RelayContent) and content.handle is None else 0
     return serialize_p2p_message(P2PMessage(own, node, content, pad))

@@ -53,7 +53,7 @@ from ...protocol.identity import (
 )
 from ...protocol.ockam import encode_message
 from ._carriage import reply_address
-from ._relay_queues import Passed, RelayQueues, record_of, size_of
+from ._relay_queues import Passed, RelayQueues, size_of
 from ._relay_statistics import RelayStatistics
 
 if TYPE_CHECKING:
@@ -318,12 +318,11 @@ class RelayService:
         if isinstance(back, HandleRefusal):
             undelivered(message, LinkDown("the sender, over relays", back.value))
             return None
-        record = record_of(router.own, back.peer, back.content)
 
         def failed(error: OnwardError) -> None:
             undelivered(message, error)
 
-        return router.peers.send(back.peer, record, failed)
+        return router.outgoing.tell(back.peer, back.content, failed)
 
     def pass_back(self, session: Session, content: ReplyContent) -> None:
         """Pass an answer back on its way."""

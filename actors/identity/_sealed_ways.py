@@ -59,7 +59,6 @@ from ...protocol.ockam import decode_message
 from .._errors import Unresolved
 from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
-from ._relay_queues import record_of
 
 if TYPE_CHECKING:
     from ...protocol import Route
@@ -283,8 +282,7 @@ class SealedWays:
             undelivered(message, error)
 
         self.sent += 1
-        record = record_of(router.own, first, RelayContent(envelope, handle))
-        return router.peers.send(first, record, failed)
+        return router.outgoing.tell(first, RelayContent(envelope, handle), failed)
 
     def _path(self, nodes: tuple[Identity, ...]) -> list[Hop] | LinkDown:
         """Return the nodes with the keys to seal to, or why there is no path over them."""

@@ -92,7 +92,7 @@ async def member(
     relay: RelayPolicy | None = None,
     relay_limits: RelayLoadLimits | None = None,
     reservation_limits: ReservationLimits | None = None,
-    **options: float,
+    **options: float | tuple[str, ...],
 ) -> Member:
     """Give a node an identity, with a tap at its router."""
     loop = node.loop

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from onward.actors import Node
+from onward.actors.identity import ROUTER
 from onward.actors.identity._carriage import ENGINE
+from onward.actors.identity._dialling import IDLE_TIME
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.identity._relay_queues import RelayQueues, record_of
 from onward.actors.identity._session import Failed
@@ -53,7 +55,7 @@ from onward.protocol.identity import (
 )
 from onward.protocol.ockam import encode_message
 from tests.support.identities import StrangeNode, key_of, node_text
-from tests.support.relays import OPEN, Member, Tap, chain, introduce, member, relay_text
+from tests.support.relays import OPEN, Member, Tap, advert_of, chain, introduce, member, relay_text
 from tests.support.transports import Echo, Recorder, eventually
 
 STRANGE = key_of("strange")
@@ -394,6 +396,29 @@ async def test_what_expires_one_after_the_other_is_looked_at_now_and_then(
     await asyncio.sleep(3)
     assert (queues.holdings.messages, recorder.messages) == (0, [])
     assert len(sweeps) <= 2
+
+
+async def test_a_node_with_an_address_is_dialled_for_what_is_relayed_to_it(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = three
+    relay, far = await member(r, relay=OPEN, dials=("memory",)), await member(b)
+    recorder = await Recorder.on(b, "engine")
+    far.identities.engine("engine", key_of("engine"))
+    listener = await b.listen("memory://dialled-by-a-relay", expose=[ROUTER])
+    relay.identities.directory.put(advert_of(far, listener.uri), AdvertSource.LOCAL)
+    sender = Sender(await StrangeNode.on(a, r, STRANGE), relay)
+    await asyncio.sleep(40)
+    sender.say(RelayContent(sender.layers(relay, far, inner=sender.message(ENGINE_THERE))))
+    assert (await recorder.next()).payload == b"hi"
+    # What is relayed keeps the link, which ends once nothing is.
+    for _ in range(3):
+        await asyncio.sleep(IDLE_TIME * 0.75)
+        sender.say(RelayContent(sender.layers(relay, far, inner=sender.message(ENGINE_THERE))))
+        await recorder.next()
+    assert far.own in relay.identities.peers()
+    await asyncio.sleep(2 * IDLE_TIME)
+    assert far.own not in relay.identities.peers()
 
 
 async def test_what_a_link_has_no_room_for_is_held_until_it_has(
