@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ...protocol import LinkDown, OnwardError, Route
+from ...protocol import LinkDown, MailboxFull, OnwardError, Route
 from ...protocol.identity import Identity, LinkChannel, LinkFailure, short_text
 from .._worker import Worker
+from ..runtime._room import Room, SenderLine, join
 
 __all__ = ["MAX_WAITING", "Failed", "Session"]
 
@@ -46,6 +47,7 @@ class Session:
 
     __slots__ = (
         "_before",
+        "_line",
         "_pump",
         "_room",
         "_route",
@@ -82,6 +84,7 @@ class Session:
         self._route: Final = route
         self._sealed: Final = sealed
         self._pump: asyncio.Task[None] | None = None
+        self._line: SenderLine | None = None
         self._room: Final[list[asyncio.Future[None]]] = []
 
     def renew(self, channel: LinkChannel) -> None:
@@ -129,7 +132,7 @@ class Session:
         while self.waiting:
             frame, failed = self.waiting[0]
             try:
-                await self._worker.send_wait(self._route, frame)
+                await self._send_wait(frame)
             except OnwardError as error:
                 error.lost = None
                 failed(error)
@@ -137,6 +140,28 @@ class Session:
             if self._room and len(self.waiting) < MAX_WAITING:
                 self._make_room()
         self._pump = None
+
+    async def _send_wait(self, frame: bytes) -> None:
+        """Send a frame, with room for it; `_line` says meanwhile whether the link has taken it."""
+        try:
+            self._worker.send(self._route, frame)
+        except MailboxFull as full:
+            room: Room | None = full.room
+            if room is None or not room.may_wait:
+                raise
+            full.lost = None
+        else:
+            return
+        line = self._line = join(room)
+        if line is not None:
+            try:
+                await line.future
+            except asyncio.CancelledError:
+                line.leave()
+                raise
+            finally:
+                self._line = None
+        room.intake.refused -= 1  # it has waited instead
 
     def _make_room(self) -> None:
         for each in self._room:
@@ -155,6 +180,8 @@ class Session:
 
     def close(self) -> None:
         """End it: what waits was certainly not handed over."""
+        if self._line is not None and not self._line.messages:
+            self.waiting.popleft()  # the link has taken it, and the pump has not had its turn
         if self._pump is not None:
             self._pump.cancel()
             self._pump = None

@@ -11,7 +11,7 @@ from onward.actors import Node
 from onward.actors.identity import ROUTER, PeerRefused
 from onward.actors.identity._session import MAX_WAITING, Failed, Session
 from onward.actors.testing import Probe
-from onward.protocol import Address, LinkDown, LinkLost, RequestTimeout
+from onward.protocol import Address, LinkDown, LinkLost, OnwardError, RequestTimeout
 from onward.protocol.identity import (
     ControlContent,
     Greeting,
@@ -69,6 +69,30 @@ async def test_what_waits_for_a_link_that_is_lost_was_not_handed_over(a: Node, c
     with pytest.raises((LinkDown, LinkLost)):
         await asked
     assert not session.waiting
+
+
+async def test_what_a_link_has_just_taken_is_not_said_to_be_lost_with_it(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    link.freeze()
+    session = ours._router.peers.sessions[theirs.own]
+    while session._pump is None:
+        await a.send_wait(engine, b"before")
+        await asyncio.sleep(0)
+    first: list[OnwardError] = []
+    second: list[OnwardError] = []
+    session.waiting.clear()
+    session.waiting.extend([(b"first", first.append), (b"second", second.append)])
+    # The link makes room and takes the first, and ends before the session has its turn.
+    await eventually(lambda: session._line is not None)
+    line = session._line
+    assert line is not None
+    line.messages.clear()
+    line.done()
+    session.close()
+    assert (len(first), len(second)) == (0, 1)
 
 
 def lost(session: Session, frame: bytes, failed: Failed) -> None:
