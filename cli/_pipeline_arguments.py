@@ -26,6 +26,7 @@ __all__ = [
 
 REPORTS: Final = (
     *("traffic", "latency", "shards", "churn", "unroutable", "slo", "paths", "names"),
+    "relays",
     "audit",
 )
 """The names of the reports; a test compares them with those of `pipeline.jobs`."""

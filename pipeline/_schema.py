@@ -110,6 +110,8 @@ REPORT_TABLES: Final[Mapping[str, str]] = MappingProxyType(
         "name_outcomes": "hour timestamp, name_node bigint, dest_node bigint, received bigint,"
         " accepted bigint, settled bigint, rejected bigint, released bigint, modified bigint,"
         " dropped bigint, canceled bigint, held bigint, redirected bigint",
+        "relay_load": "hour timestamp, relay string, origin_node bigint, dest_node bigint,"
+        " relayed bigint, bytes bigint, refused bigint",
         "audit": "window_start timestamp, src string, dst string, sent bigint, received bigint,"
         " delivered bigint, dropped bigint, unroutable bigint, missing bigint,"
         " duplicated bigint",

@@ -104,6 +104,7 @@ class RelayService:
         reservations: The reservations that other nodes have here.
         refused: The messages that were not relayed, by their status.
         on_passed: Each receives what was passed on, as far as this node can see it.
+        on_refused: Each receives the status of a message that was not relayed.
     """
 
     __slots__ = (
@@ -116,6 +117,7 @@ class RelayService:
         "_tags",
         "handles",
         "on_passed",
+        "on_refused",
         "queues",
         "refused",
         "reservations",
@@ -144,6 +146,7 @@ class RelayService:
         self.reservations: Final = Reservations(router.own, reservations)
         self.refused: Final = Counter[RelayStatus]()
         self.on_passed: Final[list[Callable[[PassedOn], object]]] = []
+        self.on_refused: Final[list[Callable[[RelayStatus], object]]] = []
 
     # --- the rules of the peeler --------------------------------------------------------------
 
@@ -194,6 +197,8 @@ class RelayService:
     def _is_ok(self, status: RelayStatus) -> bool:
         if status is not RelayStatus.OK:
             self.refused[status] += 1
+            for each in self.on_refused:
+                each(status)
         return status is RelayStatus.OK
 
     # --- messages -----------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from ...protocol.identity import (
     Target,
 )
 from ..routing._pending import Pending
+from ._relay_log import RelayLog
 from ._relay_service import RelayService
 from ._relay_statistics import RelayStatistics
 from ._reserved import ReservedRelays
@@ -90,6 +91,9 @@ class Relays(RouterPart):
             reservations or ReservationLimits(),
         )
         self.reserved: Final = ReservedRelays(router, worker)
+        log = RelayLog(worker.node, anonymous=anonymous)
+        self.service.on_passed.append(log.passed)
+        self.service.on_refused.append(log.refused)
         self._router: Final = router
         router.own_adverts.reserved = self.reserved.relays
         self.reserved.on_change.append(router.own_adverts.changed)

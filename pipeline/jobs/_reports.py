@@ -20,6 +20,7 @@ from ..transforms import (
     name_outcomes,
     path_anomalies,
     paths,
+    relay_load,
     route_churn,
     shard_load,
     slo_burn,
@@ -197,6 +198,10 @@ def _names(day: Day) -> Tables:
     return {"name_outcomes": name_outcomes(day.table("flows"))}
 
 
+def _relays(day: Day) -> Tables:
+    return {"relay_load": relay_load(day.table("flows"))}
+
+
 def _audit(day: Day) -> Tables:
     flows = day.around("flows", timedelta(days=AUDIT_DAYS), AUDIT_AHEAD)
     made = audit(flows, day.dimension("dim_node"), until=bounds(day.day)[1])
@@ -213,6 +218,7 @@ REPORTS: Final[Mapping[str, Callable[[Day], Tables]]] = MappingProxyType(
         "slo": _slo,
         "paths": _paths,
         "names": _names,
+        "relays": _relays,
         "audit": _audit,
     }
 )

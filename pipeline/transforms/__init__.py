@@ -34,6 +34,7 @@ from ._paths import (
     path_anomalies,
     paths,
 )
+from ._relays import relay_load
 from ._shards import MAX_HOT_KEYS, hot_keys, shard_load
 from ._traffic import traffic_matrix
 from ._unroutable import MAX_CANDIDATES, MAX_SEARCHED, unroutable
@@ -68,6 +69,7 @@ __all__ = [
     "name_outcomes",
     "path_anomalies",
     "paths",
+    "relay_load",
     "route_churn",
     "shard_load",
     "slo_burn",

@@ -112,7 +112,7 @@ def _brokers(flows: DataFrame) -> DataFrame:
         .alias("dst")
     )
     return (
-        flows.filter(~sf.col("kind").isin(int(Kind.LINK), int(Kind.NAME_COPY)))
+        flows.filter(~sf.col("kind").isin(int(Kind.LINK), int(Kind.NAME_COPY), int(Kind.RELAY)))
         .groupBy("window_start", sf.col("broker").alias("src"), dst, "epoch", "kind")
         .agg(
             asked(Outcome.RECEIVED).alias("sent"),

@@ -16,6 +16,7 @@ __all__ = [
     "is_leg",
     "is_name",
     "is_outcome",
+    "is_relay",
     "minute_of",
     "start_of",
     "start_us",
@@ -56,6 +57,11 @@ def is_leg() -> Column:
 def is_name(*kinds: Kind) -> Column:
     """Whether a row is of messages to names: of these kinds, or of any of a dispatcher."""
     return sf.col("kind").isin(*map(int, kinds or _NAMES))
+
+
+def is_relay() -> Column:
+    """Whether a row is of messages that a relay of identities passes on."""
+    return sf.col("kind") == int(Kind.RELAY)
 
 
 def is_outcome(*outcomes: Outcome) -> Column:

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome, name_id
-from ._columns import is_asked, is_leg, is_name, is_outcome, total_where, with_columns_of
+from ._columns import is_asked, is_leg, is_name, is_outcome, is_relay, total_where, with_columns_of
 from ._histogram import MAX_LATENCY_US, share_below
 from ._latency import latency_histogram
 
@@ -138,6 +138,7 @@ def _counts(
     ended = flows.filter(
         (sf.col("kind") != int(Kind.LINK))
         & ~is_name()
+        & ~is_relay()
         & ~is_leg()
         & is_outcome(Outcome.DELIVER, *_BAD)
     ).withColumn("anybody", is_asked())

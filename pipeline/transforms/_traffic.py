@@ -5,7 +5,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, functions as sf
 
 from ...protocol.eventlog import Kind, Outcome
-from ._columns import FAILED, is_leg, is_name, is_outcome, minute_of, total_where, with_columns_of
+from ._columns import (
+    FAILED,
+    is_leg,
+    is_name,
+    is_outcome,
+    is_relay,
+    minute_of,
+    total_where,
+    with_columns_of,
+)
 
 __all__ = ["traffic_matrix"]
 
@@ -17,7 +26,8 @@ def traffic_matrix(flows: DataFrame) -> DataFrame:
     worker. `failed` counts requests that were unroutable, rejected, invalid, dropped or failed; if
     no destination had been chosen, their `dest_node` is 0. Traffic over links is in the audit, not
     here, and so are requests that another broker has forwarded: here they are counted there.
-    Messages to names are in the report `name_outcomes`; their workers are destinations here.
+    Messages to names are in the report `name_outcomes`; their workers are destinations here. What
+    relays of identities pass on is in `relay_load`.
 
     Args:
         flows: The table `flows`. A window counts in the minute it began in.
@@ -34,7 +44,13 @@ def traffic_matrix(flows: DataFrame) -> DataFrame:
     moved = is_outcome(Outcome.FORWARD) | handled
     failed = is_outcome(*FAILED)
     counted = (
-        flows.filter((sf.col("kind") != int(Kind.LINK)) & ~is_name() & ~is_leg() & (moved | failed))
+        flows.filter(
+            (sf.col("kind") != int(Kind.LINK))
+            & ~is_name()
+            & ~is_relay()
+            & ~is_leg()
+            & (moved | failed)
+        )
         .groupBy(minute_of("window_start").alias("minute"), "origin_node", "dest_node", "tagset_id")
         .agg(
             total_where(moved, "frames").alias("frames"),

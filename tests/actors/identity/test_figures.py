@@ -9,9 +9,10 @@ import logging
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onward.actors import Node
+from onward.actors import Instrument, Node
 from onward.actors._node_report import node_report
 from onward.actors.monitoring import Monitor
+from onward.protocol.eventlog import Kind, Outcome
 from onward.protocol.identity import RelayPolicy, identity_text, short_text
 from onward.protocol.metrics import metrics_text
 from tests.support.domains import domain_text, learns, member as serving
@@ -123,3 +124,41 @@ async def test_a_node_without_a_router_has_none() -> None:
         made = await member(a)
         await a.stop_worker("identity")
         assert node_report(made.node, "identity") is None
+
+
+class _Flows(Instrument):
+    """Keeps what it is told of messages that are relayed."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int, str, str, bool]] = []
+
+    def names_part(self) -> object:
+        return self
+
+    def count(self, kind: int, outcome: int, name: str, to: str, size: int) -> None:
+        self.told.append((kind, outcome, name, to, size > 0))
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+async def test_an_event_log_is_told_what_is_relayed_and_refused(anonymous: bool) -> None:
+    policy = RelayPolicy(destinations=frozenset({key_of("b").identity}))
+    async with Node("a") as a, Node("r") as r, Node("b") as b:
+        one, other = await member(a), await member(b, "echo")
+        relay = await member(r, relay=policy, anonymous=anonymous)
+        introduce(one, relay, other)
+        await chain(one, relay, other)
+        await asyncio.sleep(20)
+        await b.start(Echo, address="echo")
+        flows = _Flows()
+        r.add_instrument(flows)
+        here, there = identity_text(one.own), identity_text(other.own)
+        route = f"{relay_text(relay)} => 36#node:{there} => echo"
+        assert (await a.request(route, b"12")).payload == b"12"
+        b.send(f"{relay_text(relay)} => 36#node:{here} => none", b"")
+        await asyncio.sleep(1)
+    kind, shown = Kind.RELAY, not anonymous
+    assert flows.told == [
+        (kind, Outcome.FORWARD, here if shown else "", there, True),
+        (kind, Outcome.FORWARD, there if shown else "", here, True),
+        (kind, Outcome.REJECTED, "", "permission_denied", False),
+    ]
