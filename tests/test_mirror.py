@@ -22,7 +22,7 @@ CONCEPTS = {
         "broker/table/test_peers": "_peer_index",
         "broker/table/test_zones": "_zone_index",
         "identity/test_clear_relays": "_relay_queues _relays",
-        "identity/test_hostile": "_greetings _outgoing _own_adverts",
+        "identity/test_hostile": "_correspondences _greetings _outgoing _own_adverts",
         "identity/test_topic_network": "_followings _publications",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_cluster": "_cluster_inspection _cluster_tasks",

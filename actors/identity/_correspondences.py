@@ -58,6 +58,7 @@ class Correspondences:
         "_links_of",
         "_node",
         "_of",
+        "_owners",
         "_routes",
         "_routes_of",
         "_share",
@@ -83,6 +84,7 @@ class Correspondences:
         self._routes: Final[dict[bytes, Route]] = {}
         self._routes_of: Final[dict[Address, dict[bytes, Route]]] = {}
         self._values: Final[dict[Identity, dict[tuple[Address | None, bytes], None]]] = {}
+        self._owners: Final[dict[tuple[Address | None, bytes], Identity]] = {}
 
     # --- what is resolved -------------------------------------------------------------------
 
@@ -92,7 +94,12 @@ class Correspondences:
 
     def remove_engine(self, worker: Address) -> None:
         """Resolve for a worker as for the node."""
-        self._routes_of.pop(worker, None)
+        for value in self._routes_of.pop(worker, ()):
+            identity = self._owners.pop((worker, value))
+            values = self._values[identity]
+            del values[worker, value]
+            if not values:
+                del self._values[identity]
 
     def find(self, sender: Address | None, value: bytes) -> Route | None:
         """Return what replaces an address in a message of a worker. Safe from any thread."""
@@ -108,6 +115,7 @@ class Correspondences:
         # Upper case and spaces are other values of one destination; those in use are few.
         if len(values) < _MAX_VALUES:
             values[worker, value] = None
+            self._owners[worker, value] = identity
             routes = self._routes if worker is None else self._routes_of[worker]
             routes[value] = route
         return route
@@ -115,8 +123,9 @@ class Correspondences:
     def forget(self, identity: Identity) -> None:
         """Forget what the addresses of an identity are replaced by."""
         for worker, value in self._values.pop(identity, ()):
-            routes = self._routes if worker is None else self._routes_of.get(worker, {})
-            routes.pop(value, None)
+            del self._owners[worker, value]
+            routes = self._routes if worker is None else self._routes_of[worker]
+            del routes[value]
 
     # --- links ------------------------------------------------------------------------------
 

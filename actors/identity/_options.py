@@ -38,6 +38,8 @@ class IdentityOptions:
         dials: The schemes of the addresses in adverts of nodes that this node opens links to for
             its messages, such as `("tcp",)`. An advert is signed by its node, which can name any
             host, so by default there are none.
+        padding: Whether each record to another node is filled to 1, 2, 4 … 64 KiB, and beyond that
+            to a multiple of 64 KiB, so that its size on a link says little about it.
 
     Raises:
         ValueError: A value is out of its range.
@@ -55,6 +57,7 @@ class IdentityOptions:
     creator_end: CreatorEnd = CreatorEnd.DELETE
     anonymous: bool = False
     dials: tuple[str, ...] = ()
+    padding: bool = False
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -199,5 +199,5 @@ class Outgoing:
             `None`, or what to wait for before the next message, as many wait for room.
         """
         self._router.dialling.used(node, content)
-        record = record_of(self._router.own, node, content)
+        record = record_of(self._router.own, node, content, filled=self._options.padding)
         return self._router.peers.send(node, record, failed)

@@ -18,6 +18,7 @@ from ...protocol.identity import (
     RelayLoadLimits,
     RelayStatus,
     ReplyContent,
+    padded_size,
     serialize_p2p_message,
 )
 
@@ -174,10 +175,21 @@ class RelayQueues:
             self._arm(min(expiries))
 
 
-def record_of(own: Identity, node: Identity, content: P2PContent) -> bytes:
-    """Return the record of a message between nodes. With a handle and without it has one size."""
+def record_of(own: Identity, node: Identity, content: P2PContent, *, filled: bool = False) -> bytes:
+    """Return the record of a message between nodes. With a handle and without it has one size.
+
+    Args:
+        own: This node.
+        node: The other one.
+        content: What it says.
+        filled: Whether it is filled to `padded_size`.
+    """
     pad = HANDLE_SIZE if isinstance(content, RelayContent) and content.handle is None else 0
-    return serialize_p2p_message(P2PMessage(own, node, content, pad))
+    record = serialize_p2p_message(P2PMessage(own, node, content, pad))
+    if filled:
+        pad += padded_size(len(record)) - len(record)
+        record = serialize_p2p_message(P2PMessage(own, node, content, pad))
+    return record
 
 
 def size_of(content: Passed) -> int:

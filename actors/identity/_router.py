@@ -413,12 +413,15 @@ class Router(PeerEvents):
 
     def session_closed(self, session: Session) -> None:
         """End the requests that went over a session, and have later messages wait for another."""
-        at = [each for each in self.links.identities() if self.is_at(each, session.node)]
-        for identity in (session.node, *at):
-            self.links.way_lost(identity, "the link between the nodes has ended")
         self.dialling.node_lost(session.node)
+        self._node_lost(session.node, "the link between the nodes has ended")
+
+    def _node_lost(self, node: Identity, detail: str) -> None:
+        at = [each for each in self.links.identities() if self.is_at(each, node)]
+        for identity in (node, *at):
+            self.links.way_lost(identity, detail)
         for part in self._parts:
-            part.node_lost(session.node)
+            part.node_lost(node)
 
     def received(self, session: Session, record: bytes) -> None:
         """Receive what another node has sent over its link."""
@@ -431,9 +434,8 @@ class Router(PeerEvents):
             return
         joined = not session.is_greeted
         if not joined and self.greetings.started(session.node) != before:
-            joined = True  # the node has started anew, and the session goes on
-            for part in self._parts:
-                part.node_lost(session.node)
+            joined = True  # the session goes on, and what was asked of the node before does not
+            self._node_lost(session.node, "the node has been started anew")
         self.peers.greeted(session)
         if joined and session.is_greeted:
             for part in self._parts:

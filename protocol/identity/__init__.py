@@ -262,7 +262,7 @@ from ._p2p_message import (
     parse_p2p_message,
     serialize_p2p_message,
 )
-from ._padding import BUCKETS, bucket_of, padded, unpadded
+from ._padding import BUCKETS, bucket_of, padded, padded_size, unpadded
 from ._peeling import MAX_SOURCES, Peeled, Peeler, PeelOutcome, RelayRules
 from ._preferences import (
     MAX_HOPS,
@@ -790,6 +790,7 @@ __all__ = [
     "open_voucher",
     "pad_to",
     "padded",
+    "padded_size",
     "parse_advert",
     "parse_advert_envelope",
     "parse_control",

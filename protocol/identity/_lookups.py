@@ -29,6 +29,8 @@ __all__ = [
     "LookupTable",
 ]
 
+_BETWEEN = 1.0
+"""Least time after which a node that joins makes what is missing be asked for again, in seconds."""
 _SLACK = 64
 """Times of look-ups that have ended which are kept before they are swept, besides as many as there
 are look-ups."""
@@ -163,6 +165,7 @@ class LookupTable:
 
     __slots__ = (
         "_asked",
+        "_cleared_at",
         "_ended",
         "_found",
         "_limits",
@@ -181,6 +184,7 @@ class LookupTable:
         # Identities that are missing, and until when; the oldest is the first.
         self._missing: OrderedDict[Identity, float] = OrderedDict()
         self._times: list[tuple[float, Identity]] = []
+        self._cleared_at = -_BETWEEN
         self._asked = 0
         self._found = 0
         self._outcomes: Counter[LookupOutcome] = Counter()
@@ -210,10 +214,13 @@ class LookupTable:
     def node_joined(self, node: Identity, now: float) -> list[LookupEvent]:
         """Add a node that can be asked, for the look-ups under way as well.
 
-        What was missing is missing no longer, as it may know it.
+        What was missing is missing no longer, as it may know it; that is so once a second, as a
+        node can join again and again.
         """
         self._nodes[node] = None
-        self._missing.clear()
+        if now >= self._cleared_at + _BETWEEN:
+            self._missing.clear()
+            self._cleared_at = now
         events: list[LookupEvent] = []
         for identity, lookup in self._lookups.items():
             self._ask(identity, lookup, now, events)

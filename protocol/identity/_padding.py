@@ -13,7 +13,7 @@ from typing import Final
 
 from ._errors import MessageTooBig
 
-__all__ = ["BUCKETS", "bucket_of", "padded", "unpadded"]
+__all__ = ["BUCKETS", "bucket_of", "padded", "padded_size", "unpadded"]
 
 BUCKETS: Final = tuple(1024 << step for step in range(7))
 """Sizes that something is padded to, in bytes: 1, 2, 4, 8, 16, 32 and 64 KiB."""
@@ -32,6 +32,17 @@ def bucket_of(size: int) -> int:
         if size <= bucket:
             return bucket
     raise MessageTooBig(size, BUCKETS[-1])
+
+
+def padded_size(size: int) -> int:
+    """Return the bytes that a record of a link is filled to: a bucket, or a multiple of the last.
+
+    Args:
+        size: Its bytes, at most `MAX_RECORD`.
+    """
+    if size > BUCKETS[-1]:
+        return -(-size // BUCKETS[-1]) * BUCKETS[-1]
+    return bucket_of(size)
 
 
 def padded(data: bytes, room: int) -> bytes:

@@ -215,6 +215,22 @@ async def test_a_router_that_is_started_again_at_the_end_of_a_link_is_joined_ane
     assert theirs.refused() == {"frames of no session": 1}
 
 
+async def test_requests_to_a_node_that_is_started_again_at_the_end_of_a_link_end(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c, "recorder")
+    recorder = await Recorder.on(c, "recorder")
+    await joined((a, ours), c)
+    to = f"{node_text(theirs.own)} => recorder"
+    asked = asyncio.create_task(a.request(to, b"?", timeout=120))
+    await recorder.next()
+    await c.stop_worker(ROUTER)
+    await asyncio.sleep(1)  # of the virtual clock
+    await attached(c, "recorder")
+    with pytest.raises(LinkLost, match="the node has been started anew"):
+        await asked
+
+
 async def test_a_node_without_a_session_does_not_begin_one_for_a_refusal(a: Node, c: Node) -> None:
     ours = await attached(a, handshake_time=0.5)
     listener = await c.listen("memory://no-session", expose=[ROUTER])

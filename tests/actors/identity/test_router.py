@@ -34,6 +34,7 @@ from onward.protocol.identity import (
     SigningKey,
     derived_engine,
     parse_control,
+    parse_p2p_message,
     serialize_greeting,
     serialize_p2p_message,
     sign_advert,
@@ -328,3 +329,43 @@ async def test_so_many_handshakes_are_under_way_over_one_link(
     assert sum(each == bytes.fromhex("820402") for each in replies) == 4
     reason = "handshakes beyond those that may be under way"
     assert ours.refused() == {reason: 4}
+
+
+async def test_what_was_resolved_for_an_engine_ends_with_it(a: Node) -> None:
+    ours = await attached(a)
+    await Recorder.on(a, "recorder")
+    near = ours.engine("recorder")
+    links = ours._router.links
+    for name in ("one", "two"):
+        probe = await Probe.on(a, name)
+        ours.engine(name)
+        probe.send(engine_text(near), b"hi")
+    a.send(engine_text(near), b"hi")
+    assert len(links._owners) == len(links._values[near]) == 3
+    await a.stop_worker("one")
+    await eventually(lambda: len(links._owners) == len(links._values[near]) == 2)
+    links.forget(near)
+    assert (links._owners, links._values) == ({}, {})
+    probe.send(engine_text(near), b"hi")
+    assert len(links._owners) == 1
+    await a.stop_worker("two")
+    await eventually(lambda: (links._owners, links._values) == ({}, {}))
+
+
+async def test_threat_11_records_of_one_bucket_have_one_length_on_a_link(a: Node, c: Node) -> None:
+    await attached(c, padding=True)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    lengths = set[int]()
+    for size in (0, 1, 25, 258, 500):
+        c.send(f"{engine_text(STRANGE.identity).replace('engine', 'node')} => x", bytes(size))
+        frame = (await strange.probe.next()).payload
+        lengths.add(len(frame))
+        record = strange.channel.open(frame)
+        assert isinstance(record, bytes)
+        assert len(record) == 1024
+        assert isinstance(parse_p2p_message(record).content, EngineContent)
+    assert len(lengths) == 1
+    c.send(f"{engine_text(STRANGE.identity).replace('engine', 'node')} => x", bytes(70_000))
+    record = strange.channel.open((await strange.probe.next()).payload)
+    assert isinstance(record, bytes)
+    assert len(record) == 131_072

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from onward.protocol.identity import BUCKETS, MessageTooBig, bucket_of, padded, unpadded
+from onward.protocol.identity import (
+    BUCKETS,
+    MAX_RECORD,
+    MessageTooBig,
+    bucket_of,
+    padded,
+    padded_size,
+    unpadded,
+)
 
 
 def test_the_buckets_are_1_to_64_kib() -> None:
@@ -53,6 +61,24 @@ def test_what_was_padded_comes_back(data: bytes, more: int) -> None:
     text = padded(data, room)
     assert len(text) == room
     assert unpadded(text) == data
+
+
+@pytest.mark.parametrize(
+    ("size", "filled"),
+    [
+        (0, 1024),
+        (1024, 1024),
+        (1025, 2048),
+        (65_536, 65_536),
+        (65_537, 131_072),
+        (131_072, 131_072),
+        (MAX_RECORD, MAX_RECORD),
+    ],
+)
+def test_a_record_of_a_link_is_filled_to_a_bucket_or_a_multiple_of_the_last(
+    size: int, filled: int
+) -> None:
+    assert padded_size(size) == filled
 
 
 @given(st.binary(max_size=40))
