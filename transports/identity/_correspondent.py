@@ -29,7 +29,7 @@ class Correspondent(Link):
             identity from here; by default none.
     """
 
-    __slots__ = ("_passes", "_router", "_size", "identity", "own")
+    __slots__ = ("_greatest", "_passes", "_router", "_size", "identity", "own")
 
     scheme = "identity"
 
@@ -46,7 +46,10 @@ class Correspondent(Link):
         self.identity: Final = identity
         self._router: Final = router
         self._passes: Final = passes
-        self._size = 0  # of the payload of the message that came last
+        # Of the payload of the message that is coming; else the greatest that has come, as what a
+        # worker here passes on later is one of those.
+        self._size = 0
+        self._greatest = 0
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -64,8 +67,12 @@ class Correspondent(Link):
 
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified, as a transport receives it."""
-        self._size = len(message[2])
-        self.arrive((message,))
+        self._size = size = len(message[2])
+        self._greatest = max(self._greatest, size)
+        try:
+            self.arrive((message,))
+        finally:
+            self._size = self._greatest
 
     def on_stop(self) -> Awaitable[None] | None:
         """Forget what is resolved to this link: another one takes its place."""

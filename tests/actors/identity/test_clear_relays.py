@@ -10,6 +10,7 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.identity import IdentityKeys
+from onward.protocol import Message, parse_route
 from onward.protocol.identity import (
     OLD_KEY_TIME,
     ControlContent,
@@ -151,6 +152,21 @@ async def test_an_engine_passes_on_for_others_what_the_policy_allows(
     r.relays.service._policy = OPEN  # type: ignore[misc]
     route = f"{engine_text(engine)} => {node_text(b.own)} => echo"
     assert (await a.node.request(route, b"x")).payload == b"x"
+
+
+async def test_what_an_engine_passes_on_counts_with_no_less_than_its_size(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN)
+    await r.node.start(Relay, address="engine")
+    engine = r.identities.engine("engine")
+    link, _ = r.identities._router.links.get((engine, a.own))
+    onward = parse_route(f"0#engine => {node_text(b.own)} => echo")
+    # The engine has its turn once both have come.
+    for size in (600, 1):
+        link.receive(Message(onward, (), bytes(size)))
+    await eventually(lambda: r.identities.relay_statistics().relayed == 2)
+    assert r.identities.relay_statistics().relayed_size >= 601
 
 
 def keys_of(one: Member, seed: bytes) -> IdentityKeys:
