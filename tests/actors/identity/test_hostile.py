@@ -307,12 +307,13 @@ async def test_the_loss_of_a_node_with_many_engines_is_one_look_at_each_of_its_l
     await eventually(ours.peers)
     links, looks = ours._router.links, 0
 
-    class Counted(OrderedDict):  # type: ignore[type-arg]
+    class Counted(OrderedDict[Any, Any]):
         def items(self) -> Any:
             nonlocal looks
             looks += 1
             return super().items()
 
+    engine = STRANGE.identity
     for number in range(50):
         engine = key_of(f"engine {number}").identity
         links.get((ours.own, engine))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from onward.actors import Node, Unresolved
-from onward.actors.identity import ROUTER
+from onward.actors.identity import ROUTER, Engine
 from onward.protocol.identity import (
     AdvertEnvelope,
     AdvertRequest,
@@ -209,7 +210,11 @@ async def test_a_node_that_joins_is_asked_for_what_waits(
     theirs = await attached(b)
     await b.start(Echo, address="echo")
     engine = theirs.engine("echo", ENGINE)
-    monkeypatch.setattr(type(theirs._router.engines), "__iter__", lambda _: iter(()))  # not told
+
+    def not_told(_: object) -> Iterator[Engine]:
+        return iter(())
+
+    monkeypatch.setattr(type(theirs._router.engines), "__iter__", not_told)
     answering = asyncio.create_task(c.request(engine_text(engine), b"hi"))
     await eventually(lambda: c.statistics().pending == 1)
     await asyncio.sleep(4)
