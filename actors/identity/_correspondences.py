@@ -142,10 +142,7 @@ class Correspondences:
         """
         found = self._links.get(pair)
         if found is not None and self._node.has(found[1]):
-            self._links.move_to_end(pair)
-            made_for = self._sources.get(pair)
-            if made_for is not None:
-                self._links_of[made_for].move_to_end(pair)
+            self.use(pair)
             return found
         if found is not None:
             self._end(pair)  # it has been stopped by its address
@@ -157,6 +154,14 @@ class Correspondences:
             self._sources[pair] = source
             self._links_of.setdefault(source, OrderedDict())[pair] = None
         return found
+
+    def use(self, pair: Pair) -> None:
+        """Note that the link of a pair is used now, if there is one."""
+        if pair in self._links:
+            self._links.move_to_end(pair)
+            made_for = self._sources.get(pair)
+            if made_for is not None:
+                self._links_of[made_for].move_to_end(pair)
 
     def _make_room(self, source: Identity | None) -> None:
         of_source = None if source is None else self._links_of.get(source)

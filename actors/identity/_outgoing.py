@@ -77,6 +77,7 @@ class Outgoing:
         Returns:
             `None`, or what to wait for before the next message.
         """
+        self._router.links.use((own, to))  # what is remembered of it asks for no link
         if self._router.table.is_banned(to):
             undelivered(message, LinkDown(short_text(to), "it is banned"))
             return None

@@ -401,6 +401,21 @@ async def test_an_engine_is_reached_again_after_its_ban(a: Node, c: Node, later:
     assert a.statistics().pending == 1
 
 
+async def test_the_link_that_was_used_longest_ago_makes_room(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, max_correspondents=2), await attached(c)
+    engines: list[Identity] = []
+    for name in ("one", "two", "three"):
+        await Recorder.on(c, name)
+        engines.append(theirs.engine(name))
+    await joined((a, ours), c)
+    one, two, three = engines
+    # The third message goes by what is remembered of the first one, and none is answered.
+    for engine in (one, two, one, three):
+        a.send(engine_text(engine), b"hi")
+        await asyncio.sleep(0.1)
+    assert set(ours._router.links.identities()) == {one, three}
+
+
 async def test_so_many_identities_are_linked_at_a_time(a: Node, c: Node) -> None:
     ours, theirs = await attached(a, max_correspondents=2), await attached(c)
     engines: list[Identity] = []
