@@ -156,7 +156,7 @@ class Correspondences:
         return found
 
     def use(self, pair: Pair) -> None:
-        """Note that the link of a pair is used now, if there is one."""
+        """Count the link of a pair as used now, if there is one."""
         if pair in self._links:
             self._links.move_to_end(pair)
             made_for = self._sources.get(pair)

@@ -3,12 +3,15 @@
 Three to six nodes, each with a router, joined at random over links of different delays, some of
 them by way of a hostile node that alters, loses, delays and repeats frames. Workers have the
 identity of their node, one that is derived of it, or a key of their own, with which they move from
-node to node. They send each other requests and plain messages. Links are cut, with and without a
-word, and become slow or unruly; keys of links are made anew; nodes ban each other and their
-engines; nodes crash, and are started again with the same key. In half of the runs there is a
-stranger: a node with a key that it has proven, which repeats what it has sent or got, also to nodes
-that were started again and after floods of new engines, alters it, and speaks for others. Then all
-is healed, and it has to hold, besides what `Ledger` says of each message, that:
+node to node. They send each other requests and plain messages, in half of the runs some of them
+sealed and over relays, of which one lies: it loses, delays, repeats, alters and misleads what it
+is to pass on. In half of the runs two nodes serve a domain, to which requests go as well. Links
+are cut, with and without a word, and become slow or unruly; keys of links are made anew; nodes ban
+each other and their engines; nodes crash, and are started again with the same key. In half of the
+runs there is a stranger: a node with a key that it has proven, which repeats what it has sent or
+got, also to nodes that were started again and after floods of new engines, alters it, and speaks
+for others. Then all is healed, and it has to hold, besides what `Ledger` says of each message,
+that:
 
 1. After a while all nodes that are joined reach each other and their engines.
 2. No table or queue of a router has ever had more than it may.
@@ -23,20 +26,29 @@ from collections import Counter
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
 
 from onward.actors import Node, NodeLimits
-from onward.actors.identity import ROUTER, IdentityOptions
+from onward.actors.identity import ROUTER, IdentityKeys, IdentityOptions
 from onward.actors.identity._session import MAX_WAITING
 from onward.protocol import OnwardError
-from onward.protocol.identity import Identity, SigningKey, derived_engine
+from onward.protocol.identity import (
+    MAX_EXPECTED,
+    AdvertSource,
+    Identity,
+    RelayLoadLimits,
+    RelayPolicy,
+    SigningKey,
+    derived_engine,
+    identity_text,
+)
 from onward.transports.identity import Identities
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
-from tests.simulated.identity_ledger import Ledger, Taker
-from tests.simulated.identity_strangers import Middle, Stranger
+from tests.simulated.identity_ledger import Ledger, Sent, Taker
+from tests.simulated.identity_strangers import Liar, Middle, Stranger
 from tests.simulated.pipes import Errors
+from tests.support.domains import DOMAIN, domain_text
 from tests.support.identities import NOW, engine_text, key_of, node_text
 
 __all__ = ["WEIGHTS", "Run", "checked_run", "run_identities"]
@@ -50,6 +62,7 @@ LONGEST: Final = 8.0
 """Longest time for which an answer is awaited, in seconds."""
 SKEW: Final = 2.0
 """Most time by which a clock is ahead of that of the loop, or behind it, in seconds."""
+OPEN_RELAY: Final = RelayPolicy(from_any=True, exits=True)
 WEIGHTS: Final = {
     "send": 60,
     "cut": 4,
@@ -110,8 +123,8 @@ class Place:
     @property
     def engines(self) -> list[Identity]:
         """The identities of the engines."""
-        own = self.identities.own
-        return [each.identity for each in self.takers.values() if each.identity != own]
+        others = "open", "domain"
+        return [each.identity for name, each in self.takers.items() if name not in others]
 
 
 class World:
@@ -131,6 +144,7 @@ class World:
         row = list(zip(self.hosts, self.hosts[1:], strict=False))
         self.pairs = row + [each for each in pairs if each not in row and draw.random() < 0.3]
         self.by_middle = draw.choice(self.pairs) if draw.random() < 0.5 else None
+        self.keys = {host: keys_of(host) for host in self.hosts}
         self.skews = {host: draw.uniform(-SKEW, SKEW) for host in self.hosts}
         self.options = IdentityOptions(
             message_time=draw.choice((5.0, 60.0, 600.0)),
@@ -139,7 +153,13 @@ class World:
             max_peers=16,
             handshake_time=draw.choice((2.0, 10.0)),
             max_parked=draw.choice((2, 64)),
+            anonymous=draw.random() < 0.5,
         )
+        self.relays, self.domain = draw.random() < 0.5, draw.random() < 0.5
+        self.members = draw.sample(self.hosts, 2)
+        self.liar = Liar(random.Random(f"{seed}/liar"), self.ledger.counts)
+        if self.relays:
+            self.liar.of.add(key_of(draw.choice(self.hosts)).identity)
         self.movers = [SigningKey(draw.randbytes(32)) for _ in range(2)]
         self.run = Run(len(self.hosts), len(self.pairs), 0)
         self.stranger: Stranger | None = None
@@ -157,7 +177,12 @@ class World:
         self._network.announce(*self.hosts)
         for host in self.hosts:
             await self._start(host)
+        self._introduce()
         await self._start_strange()
+        with self.liar.at_work():
+            return await self._play(before)
+
+    async def _play(self, before: set[asyncio.Task[Any]]) -> Run:
         keepers = [asyncio.create_task(self._keep(pair)) for pair in self.pairs]
         await asyncio.sleep(1)
         await self._trouble()
@@ -182,19 +207,43 @@ class World:
             node = await self._network.node(host, error_replies=self._error_replies, limits=limits)
         skew, loop = self.skews[host], self._loop
         identities = await Identities.attach(
-            *(node, key_of(host), self.options),
+            *(node, self.keys[host], self.options),
             expose=["open"],
             clock=lambda: NOW + skew + loop.time(),
+            relay=OPEN_RELAY if self.relays else None,
+            relay_limits=RelayLoadLimits(held_messages=8, peer_messages=4),
         )
-        place = self.places[host] = Place(node, f"{host}/{loop.time():.0f}", identities)
-        await self._start_taker(place, "open", identities.own)
-        await self._start_engine(host)
+        self.places[host] = Place(node, f"{host}/{loop.time():.0f}", identities)
+        await self._fill(host)
         await node.listen(f"sim://{host}", expose=[ROUTER])
 
     async def _start_taker(self, place: Place, name: str, identity: Identity) -> None:
         taker = Taker(self.ledger, place.life, identity, place.banned)
         await place.node.start(lambda: taker, address=name)
         place.takers[name] = taker
+
+    def _introduce(self) -> None:
+        """Have all nodes know the adverts of each other and of the domain, as by configuration."""
+        adverts = [each.identities._router.own_adverts.of_node() for each in self.places.values()]
+        founder = self.places.get(self.members[0])
+        if self.domain and founder is not None:
+            adverts += founder.identities.directory.adverts_for(DOMAIN.identity)
+        for place in self.places.values():
+            for advert in adverts:
+                place.identities.directory.put(advert, AdvertSource.LOCAL)
+
+    async def _fill(self, host: str) -> None:
+        """Start the workers that have ended."""
+        place = self.places[host]
+        await self._start_engine(host)
+        if "open" not in place.takers:
+            await self._start_taker(place, "open", place.identities.own)
+        if not self.domain or host not in self.members or "domain" in place.takers:
+            return
+        await self._start_taker(place, "domain", DOMAIN.identity)
+        place.identities.serve(DOMAIN.identity, "domain")
+        if host == self.members[0]:
+            place.identities.found_domain(DOMAIN, [key_of(each).identity for each in self.members])
 
     async def _start_engine(self, host: str, key: SigningKey | None = None) -> None:
         """Start an engine, with the key of one that moves or without a key."""
@@ -285,8 +334,10 @@ class World:
             case "unruly":
                 faults = Faults((0.001, 0.05), duplicate=0.02, reorder=0.05, loss=0.02)
                 network.set_faults(one, other, faults)
-            case "lies" if self.middle is not None:
-                self.middle.lies = draw.choice((0.0, 0.02, 0.2))
+            case "lies":
+                self.liar.lies = draw.choice((0.0, 0.2, 0.6))
+                if self.middle is not None:
+                    self.middle.lies = draw.choice((0.0, 0.02, 0.2))
             case "crash" if place is not None:
                 await self._crash(host)
             case "start" if place is None:
@@ -296,11 +347,9 @@ class World:
             case "move":
                 self._do(self._move(draw.choice(self.movers), host))
             case "end" if place is not None:
-                await self._end_engine(place, draw.choice(("open", "engine")))
+                await self._end_engine(place, draw.choice(("open", "engine", "domain")))
             case "engine" if place is not None:
-                await self._start_engine(host)
-                if "open" not in place.takers:
-                    await self._start_taker(place, "open", place.identities.own)
+                await self._fill(host)
             case "ban" | "unban" if place is not None:
                 self._ban(place, what)
             case "new keys" if place is not None:
@@ -376,17 +425,24 @@ class World:
         if self.stranger is not None:
             targets.append((self.stranger.key.identity, True))
         target, is_node = draw.choice(targets)
-        sender = draw.choice([None, *(each for each in place.takers.values())])
-        self._tell(place, sender, target, is_node, draw.choice(("ask", "ask", "post", "drop")))
+        route = route_to(target, is_node)
+        if self.relays and draw.random() < 0.4:
+            others = [key_of(each).identity for each in self.hosts if each != place.node.name]
+            route = relay_text(*draw.sample(others, draw.choice((1, 1, 2)))) + " => " + route
+            self.ledger.counts["messages over relays"] += 1
+        elif self.domain and draw.random() < 0.2:
+            target, route = DOMAIN.identity, domain_text()
+            self.ledger.counts["messages to a domain"] += 1
+        self._tell(place, target, route, draw.choice(("ask", "ask", "post", "drop")))
 
-    def _tell(
-        self, place: Place, sender: Taker | None, target: Identity, is_node: bool, how: str
-    ) -> None:
+    def _tell(self, place: Place, target: Identity, route: str, how: str) -> Sent:
         """Send a message: a request, a message with a return route, or one without."""
-        own = place.identities.own
-        source = own if sender is None else sender.identity
-        sent = self.ledger.make(source, target)
-        route = f"{node_text(target)} => open" if is_node else engine_text(target)
+        senders = [each for name, each in place.takers.items() if name != "domain"]
+        own, sender = place.identities.own, self.draw.choice([None, *senders])
+        # A worker without an identity of its own sends by that of its node.
+        sent = self.ledger.make(own if sender is None else sender.identity, target)
+        if target == DOMAIN.identity:
+            sent.nodes = frozenset(each.identity for each in self.keys.values())
         timeout = self.draw.choice((0.5, 3.0, LONGEST))
         by = place.node if sender is None else sender
         self.ledger.counts[f"messages: {how}"] += 1
@@ -394,7 +450,7 @@ class World:
             sent.asks = True
             asked = by.request(route, sent.payload, timeout=timeout)
             self._do(self.ledger.ask(sent, asked, timeout))
-            return
+            return sent
         try:
             if sender is not None and how == "post":
                 sender.send(route, sent.payload)
@@ -403,6 +459,7 @@ class World:
         except OnwardError as error:
             error.lost = None
             sent.ends.append(f"certain: {error}")
+        return sent
 
     # --- what has to be true ------------------------------------------------------------------
 
@@ -417,6 +474,12 @@ class World:
                 "windows": (len(windows), max(64, 2 * options.max_correspondents)),
                 "engines": (len(router.engines), options.max_engines),
                 "ways": (len(router.peers._ways), options.max_peers),
+                "answers that are awaited": (
+                    len(place.identities._relays.ways.expected),
+                    MAX_EXPECTED,
+                ),
+                "messages held": (place.identities.relay_statistics().held, 8),
+                "requests to domains": (place.identities.domain_statistics().pending, 1000),
                 "clocks": (len(router.greetings._clocks), 2 * options.max_peers),
                 "parked": (
                     max(map(router._parked.count, router._parked), default=0),
@@ -435,6 +498,7 @@ class World:
         self._network.heal()
         self._network.set_all_faults(Faults())
         self._cut.clear()
+        self.liar.lies = 0.0
         if self.middle is not None:
             self.middle.lies = 0.0
         if self.stranger is not None:
@@ -444,9 +508,8 @@ class World:
                 await self._start(host)
         for host, place in self.places.items():
             self._ban(place, "unban")
-            await self._start_engine(host)
-            if "open" not in place.takers:
-                await self._start_taker(place, "open", place.identities.own)
+            await self._fill(host)
+        self._introduce()
         await self._settle()
         for key in self.movers:
             name = f"mover{self.movers.index(key)}"
@@ -471,18 +534,30 @@ class World:
                 continue
             for other in sorted(joined):
                 there = self.places[other]
-                targets = [(there.identities.own, True)]
-                targets += [(each, False) for each in there.engines]
-                for target, is_node in targets:
-                    sender = self.draw.choice([None, *place.takers.values()])
+                targets = [(there.identities.own, route_to(there.identities.own, True))]
+                targets += [(each, route_to(each, False)) for each in there.engines]
+                if self.domain and other in self.members:
+                    targets.append((DOMAIN.identity, domain_text()))
+                if self.relays:
+                    targets += self._by_relay(host, other)
+                for target, route in targets:
                     how = self.draw.choice(("ask", "ask", "post"))
-                    self._tell(place, sender, target, is_node, how)
-                    self.ledger.sent[-1].calm = True
+                    self._tell(place, target, route, how).calm = True
                     await self._settle()
         await asyncio.sleep(1)
         self._check_limits()
 
-    async def _end(self, before: set[asyncio.Task[object]]) -> None:
+    def _by_relay(self, host: str, relay: str) -> list[tuple[Identity, str]]:
+        """Return an identity that is reached over a relay, if there is one, and the route."""
+        ends = [each for pair in self.pairs if relay in pair for each in pair]
+        ends = sorted({*ends} - {host, relay})
+        if not ends:
+            return []
+        target = key_of(self.draw.choice(ends)).identity
+        by = relay_text(key_of(relay).identity)
+        return [(target, f"{by} => {route_to(target, True)}")]
+
+    async def _end(self, before: set[asyncio.Task[Any]]) -> None:
         """Stop all nodes, and check that nothing is left of them."""
         for name, node in self._network.nodes.items():
             await node.stop()
@@ -506,6 +581,21 @@ class World:
             self.ledger.complain(f"a task is left: {task.get_coro()}")
 
 
+def keys_of(host: str) -> IdentityKeys:
+    """Return the keys of a node: the one to seal to outlives it as well."""
+    return IdentityKeys(key_of(host), key_of(f"{host}/kx").sign(b"")[:32], None, None, host, 0)
+
+
+def route_to(target: Identity, is_node: bool) -> str:
+    """Return the route to an engine, or to the open worker of a node."""
+    return f"{node_text(target)} => open" if is_node else engine_text(target)
+
+
+def relay_text(*relays: Identity) -> str:
+    """Return the addresses of relays, as a route."""
+    return " => ".join(f"36#relay:{identity_text(each)}" for each in relays)
+
+
 class StrangeEngine(Taker):
     """The worker of a stranger that answers are for."""
 
@@ -515,9 +605,12 @@ class StrangeEngine(Taker):
 
 @contextmanager
 def _drawn(seed: int) -> Generator[None]:
-    """Draw the secrets of handshakes from a seed."""
-    tokens = SimpleNamespace(token_bytes=random.Random(f"{seed}/tokens").randbytes)
-    with mock.patch("onward.actors.identity._peers.secrets", tokens):
+    """Draw secrets from a seed."""
+    draw = random.Random(f"{seed}/tokens")
+    with (
+        mock.patch("secrets.token_bytes", draw.randbytes),
+        mock.patch("secrets.randbits", draw.getrandbits),
+    ):
         yield
 
 

@@ -37,6 +37,7 @@ class Sent:
         source: The identity that it is of.
         target: The identity that it is for.
         payload: Its payload.
+        nodes: The nodes that may pass it on in their own name, as requests to domains are.
         asks: Whether an answer is waited for.
         calm: Whether it was sent when all was healed, so that it has to come.
         forbidden: Why it may not be delivered at all; empty: it may.
@@ -50,6 +51,7 @@ class Sent:
     source: Identity
     target: Identity
     payload: bytes
+    nodes: frozenset[Identity] = frozenset()
     asks: bool = False
     calm: bool = False
     forbidden: str = ""
@@ -188,7 +190,7 @@ class Taker(Worker):
         sent.came.append((self.host, str(self.address)))
         if sent.target != self.identity:
             ledger.complain(f"{sent.number} is at {self.host}, and was for another identity")
-        if source is not None and source != sent.source:
+        if source is not None and source != sent.source and source not in sent.nodes:
             ledger.complain(f"{sent.number} has a wrong source at {self.host}")
         if message.return_route:
             try:

@@ -1,4 +1,4 @@
-"""Hostile nodes: one on the route between two nodes, and one with a proven key of its own."""
+"""Hostile nodes: on the route between two nodes, as a relay, and with a proven key of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
+from unittest import mock
 
 from onward.actors import Worker
 from onward.actors.identity import ROUTER
+from onward.actors.identity._outgoing import Outgoing
+from onward.actors.identity._session import Failed
 from onward.protocol import Address, Message, OnwardError
 from onward.protocol.identity import (
     SCOPE_LOCAL,
@@ -54,7 +57,7 @@ from onward.protocol.ockam import encode_message
 from tests.simulated.identity_ledger import Ledger
 from tests.support.identities import NOW
 
-__all__ = ["Middle", "Stranger"]
+__all__ = ["Liar", "Middle", "Stranger"]
 
 _KEPT: Final = 100
 
@@ -149,6 +152,83 @@ def altered(draw: random.Random, data: bytes) -> bytes:
     """Return bytes of which one is another one."""
     at = draw.randrange(len(data))
     return data[:at] + bytes((data[at] ^ draw.randint(1, 255),)) + data[at + 1 :]
+
+
+class Liar:
+    """Nodes that lie about what they pass on for others, or get as an answer, as relays.
+
+    Args:
+        draw: Their lies.
+        counts: What they have done, and how often.
+
+    Attributes:
+        of: The nodes.
+        lies: How often they lie, from 0 to 1.
+    """
+
+    def __init__(self, draw: random.Random, counts: dict[str, int]) -> None:
+        self.of: Final[set[Identity]] = set()
+        self.lies = 0.0
+        self._draw: Final = draw
+        self._counts: Final = counts
+        self._seen: Final[deque[tuple[Identity, RelayContent | ReplyContent]]] = deque(maxlen=_KEPT)
+
+    def at_work(self) -> AbstractContextManager[object]:
+        """Return what has them lie while it is entered."""
+        right = Outgoing.tell
+
+        def tell(out: Outgoing, node: Identity, content: P2PContent, failed: Failed) -> Any:
+            if (
+                not isinstance(content, RelayContent | ReplyContent)
+                or out._router.own not in self.of
+            ):
+                return right(out, node, content, failed)
+            self._seen.append((node, content))
+            for to, each, after in self._lied(out, node, content):
+                if not after:
+                    right(out, to, each, failed)
+                else:
+                    asyncio.get_running_loop().call_later(after, right, out, to, each, ignored)
+            return None
+
+        return mock.patch.object(Outgoing, "tell", tell)
+
+    def _lied(
+        self, out: Outgoing, node: Identity, content: RelayContent | ReplyContent
+    ) -> list[tuple[Identity, RelayContent | ReplyContent, float]]:
+        """Return what is sent in place of a content: to which node, and after which time."""
+        draw = self._draw
+        if draw.random() >= self.lies:
+            return [(node, content, 0.0)]
+        lie = draw.choice(("drop", "alter", "delay", "twice", "replay", "elsewhere", "handle"))
+        self._counts[f"lies of relays: {lie}"] += 1
+        match lie:
+            case "alter" if isinstance(content, RelayContent):
+                other = RelayContent(altered(draw, content.envelope), content.handle)
+                return [(node, other, 0.0)]
+            case "alter" if isinstance(content, ReplyContent):
+                return [(node, ReplyContent(content.handle, altered(draw, content.reply)), 0.0)]
+            case "delay":
+                return [(node, content, draw.uniform(0.01, 3))]
+            case "twice":
+                return [(node, content, 0.0), (node, content, draw.choice((0.0, 2.0)))]
+            case "replay":
+                to, other = draw.choice(self._seen)
+                return [(node, content, 0.0), (to, other, 0.0)]
+            case "elsewhere":
+                peers = list(out._router.peers.sessions)
+                return [(node, content, 0.0), (draw.choice(peers or [node]), content, 0.0)]
+            case "handle" if isinstance(content, RelayContent):
+                handle = draw.choice((None, draw.randbytes(16)))
+                return [(node, RelayContent(content.envelope, handle), 0.0)]
+            case "handle" if isinstance(content, ReplyContent):
+                return [(node, ReplyContent(draw.randbytes(16), content.reply), 0.0)]
+            case _:
+                return []
+
+
+def ignored(_: object) -> None:
+    """Do nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -260,7 +340,7 @@ class Stranger(Worker):
         return int((NOW + self.node.loop.time()) * 1000)
 
     def _greet(self, talk: Talk, now: int, *adverts: AdvertEnvelope) -> None:
-        advert = EngineAdvert(self._engine.identity, self.key.identity, None, 1, 0)
+        advert = EngineAdvert(self._engine.identity, self.key.identity, None, 1, int(NOW * 1000))
         all_of_them = sign_advert(advert, self._engine), *adverts
         self._say(talk, ControlContent(serialize_greeting(Greeting(0, now, all_of_them))))
 
@@ -416,7 +496,7 @@ class Stranger(Worker):
         draw, other = self._draw, self._other()
         adverts = list(self._adverts)[-3:]
         if other is not None:
-            stolen = EngineAdvert(other, self.key.identity, None, 2**40, 0)
+            stolen = EngineAdvert(other, self.key.identity, None, 2**40, int(NOW * 1000))
             envelope = sign(SignedKind.ENGINE_ADVERT, serialize_engine_advert(stolen), self.key)
             adverts.append(AdvertEnvelope(AdvertKind.ENGINE, envelope))
         times = (self._now(), self._now(), 0, 2**42 - 1)
