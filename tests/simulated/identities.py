@@ -427,8 +427,8 @@ class World:
         target, is_node = draw.choice(targets)
         route = route_to(target, is_node)
         if self.relays and draw.random() < 0.4:
-            others = [key_of(each).identity for each in self.hosts if each != place.node.name]
-            route = relay_text(*draw.sample(others, draw.choice((1, 1, 2)))) + " => " + route
+            relays = [key_of(each).identity for each in self.hosts if each != place.node.name]
+            route = relay_text(*draw.sample(relays, draw.choice((1, 1, 2)))) + " => " + route
             self.ledger.counts["messages over relays"] += 1
         elif self.domain and draw.random() < 0.2:
             target, route = DOMAIN.identity, domain_text()

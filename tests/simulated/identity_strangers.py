@@ -204,8 +204,8 @@ class Liar:
         self._counts[f"lies of relays: {lie}"] += 1
         match lie:
             case "alter" if isinstance(content, RelayContent):
-                other = RelayContent(altered(draw, content.envelope), content.handle)
-                return [(node, other, 0.0)]
+                changed = RelayContent(altered(draw, content.envelope), content.handle)
+                return [(node, changed, 0.0)]
             case "alter" if isinstance(content, ReplyContent):
                 return [(node, ReplyContent(content.handle, altered(draw, content.reply)), 0.0)]
             case "delay":
