@@ -167,10 +167,15 @@ class LookupsPart(RouterPart):
     ) -> None:
         if identity in self._router.heard_adverts.hear(node, adverts):
             self._router.found(identity)
-        elif adverts and not self._router.is_awaited(identity):
+        elif adverts and self._is_known(identity) and not self._router.is_awaited(identity):
             self.found(identity)  # what was known is so still: it was only looked up again
         else:
             self._act(self.table.knows_nothing(identity, node, self._now()))
+
+    def _is_known(self, identity: Identity) -> bool:
+        # Adverts of others alone are no answer: it would be that of a node that lies.
+        record = self._router.directory.peek(identity)
+        return record is not None and record.advert is not None
 
     def _answer(self, node: Identity, identity: Identity) -> None:
         """Answer with what is known of an identity; other nodes are not asked for it."""

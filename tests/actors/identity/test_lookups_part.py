@@ -127,6 +127,24 @@ async def test_messages_go_on_with_the_first_answer_of_use(a: Node, b: Node, c: 
     assert ours._router.lookups.table.statistics().found == 1
 
 
+async def test_adverts_of_others_do_not_end_a_look_up(a: Node, b: Node, c: Node) -> None:
+    ours = await attached(c)
+    one, two = await StrangeNode.on(a, c, STRANGE), await StrangeNode.on(b, c, key_of("two"))
+    await eventually(lambda: len(ours.peers()) == 2)
+    looks = asyncio.create_task(ours.lookup(ENGINE.identity))
+    for each in (one, two):
+        assert await asked(each) == ENGINE.identity
+    other = advert(ours, STRANGE.identity, key_of("another engine"))
+    one.say(control(AdvertResponse(ENGINE.identity, (other,))))
+    await eventually(lambda: other in ours.directory.adverts_for(key_of("another engine").identity))
+    assert ours._router.lookups.table.statistics().lookups == 1
+    told = advert(ours, STRANGE.identity)
+    two.say(control(AdvertResponse(ENGINE.identity, (told,))))
+    record = await looks
+    assert record is not None
+    assert record.advert == told
+
+
 async def test_an_answer_that_comes_before_leads_on(a: Node, c: Node) -> None:
     ours = await attached(c)
     strange = await StrangeNode.on(a, c, STRANGE)
