@@ -130,9 +130,10 @@ class DomainMembers:
         return pending
 
     def _want(self, members: Sequence[Identity]) -> None:
-        """Dial or look up some members of a domain."""
-        first = self._random() % len(members)
-        for member in (*members[first:], *members[:first])[:_MOST_WANTED]:
+        """Dial or look up some members of a domain, other than this node."""
+        others = [each for each in members if each != self._router.own]
+        first = self._random() % max(1, len(others))
+        for member in (*others[first:], *others[:first])[:_MOST_WANTED]:
             self._router.want(member)
 
     def resume(self, domain: Identity) -> None:
@@ -153,7 +154,7 @@ class DomainMembers:
     def _member_found(self, node: Identity) -> None:
         """Dial a node, as its addresses are known now, if messages wait for it as a member."""
         if any(self.has(domain, node) for domain in self._parked):
-            self._router.want(node)
+            self._want((node,))
 
     def node_lost(self, node: Identity) -> None:
         """Park messages again, where no other member has a link."""

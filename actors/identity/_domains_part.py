@@ -232,12 +232,16 @@ class DomainsPart(RouterPart):
         self, node: Identity, record: DomainRequest | DomainResponse | DomainRefusal
     ) -> Awaitable[None] | None:
         router = self._router
+        session = router.peers.sessions.get(node)
+        is_full = session is None or len(session.waiting) >= MAX_WAITING
         if isinstance(record, DomainRequest):
             request = record
+            if is_full and request.src != router.own:
+                self._not_sent(request)  # the node that asks does not wait for room here
+                return None
             content = ControlContent(serialize_domain_record(request))
             return router.outgoing.tell(node, content, lambda _: self._not_sent(request))
-        session = router.peers.sessions.get(node)
-        if session is None or len(session.waiting) >= MAX_WAITING:
+        if is_full:
             self._not_answered()  # the other node may ask on and on, and take no answer
             return None
         content = ControlContent(serialize_domain_record(record))

@@ -44,6 +44,7 @@ from ...protocol.identity import (
     sign_join_response,
 )
 from .._errors import LimitReached
+from ._session import MAX_WAITING
 
 if TYPE_CHECKING:
     from ._router import Router
@@ -336,9 +337,13 @@ class Memberships:
         )
         record = DomainJoined(sign_join_response(response, key))
         content = ControlContent(serialize_domain_record(record))
+        session = self._router.peers.sessions.get(request.requestor)
+        if session is None or len(session.waiting) >= MAX_WAITING:
+            self._not_answered()  # the other node may ask on and on, and take no answer
+            return
         self._router.outgoing.tell(request.requestor, content, self._not_answered)
 
-    def _not_answered(self, _: OnwardError) -> None:
+    def _not_answered(self, _: OnwardError | None = None) -> None:
         self._router.counts["answers of domains that were not handed over"] += 1
 
     # --- events -------------------------------------------------------------------------------

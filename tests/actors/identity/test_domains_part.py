@@ -11,7 +11,8 @@ import pytest
 from onward.actors import Node
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_address
 from onward.actors.identity._outgoing import ONWARD
-from onward.protocol import Address, InDoubt, LinkDown, LinkLost, Message
+from onward.actors.identity._session import MAX_WAITING
+from onward.protocol import Address, InDoubt, LinkDown, LinkLost, Message, OnwardError
 from onward.protocol.identity import (
     MAX_SKEW,
     MAX_TTL,
@@ -40,6 +41,10 @@ from tests.support.transports import Recorder, eventually
 STRANGE, OTHER, FAR = map(key_of, ("strange", "other", "far"))
 BACK = (Address(0, b"asks"),)
 BODY = encode_message(Message((ENGINE,), BACK, b"?"))
+
+
+def ignore(_: OnwardError) -> None:
+    """Take no notice of a frame that is not handed over."""
 
 
 def tell(strange: StrangeNode, record: DomainRecord) -> None:
@@ -258,6 +263,22 @@ async def test_refusals_that_a_peer_does_not_take_are_dropped(
     )
 
 
+async def test_a_request_is_not_passed_on_to_a_member_that_takes_none(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await StrangeNode.on(b, c, OTHER)
+    learns(ours, ours.own, OTHER.identity)
+    await eventually(lambda: len(ours.peers()) == 2)
+    session = ours._router.peers.sessions[OTHER.identity]
+    session.waiting.extend([(b"", ignore)] * MAX_WAITING)
+    tell(strange, request_of(ours, STRANGE.identity))
+    assert await heard(strange) == DomainRefusal(STRANGE.identity, 1, ResultCode.REMOTE_FAILED)
+    assert len(session.waiting) == MAX_WAITING
+    session.waiting.clear()
+
+
 # --- as members ---------------------------------------------------------------------------------
 
 
@@ -382,6 +403,19 @@ async def test_an_answer_to_an_engine_that_has_ended_is_dropped(a: Node, c: Node
     await eventually(lambda: not c.has("asks"))
     tell(strange, answer_to(request))
     await eventually(lambda: ours.refused() == {"answers to engines that have ended": 1})
+    asked.cancel()
+
+
+async def test_a_member_does_not_look_for_itself(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    learns(ours, ours.own, OTHER.identity)
+    asked = asyncio.create_task(c.request(domain_text(), b"?"))
+    await eventually(lambda: ours._router.lookups.table.statistics().lookups == 1)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    # One that is no member may know where one is.
+    said = (await strange.said()).content
+    assert said == ControlContent(serialize_control(AdvertRequest(OTHER.identity)))
+    assert set(ours._router.lookups.table._lookups) == {OTHER.identity}
     asked.cancel()
 
 

@@ -249,3 +249,15 @@ async def test_a_node_may_refuse_in_its_own_name(a: Node, c: Node) -> None:
         )
         tell(strange, DomainJoined(sign_join_response(response, STRANGE)))
     assert [await each for each in tasks] == [ResultCode.DENIED] * 2
+
+
+async def test_answers_that_a_node_does_not_take_are_dropped(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, asked = await founder(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    monkeypatch.setattr("onward.actors.identity._memberships.MAX_WAITING", 0)
+    tell(strange, joining(ours))
+    await eventually(lambda: bool(asked))
+    await eventually(lambda: ours.refused() == {"answers of domains that were not handed over": 1})
