@@ -125,6 +125,10 @@ class Watched(NamedTuple):
         self.world.delivered.append((self.pair, message))
         self.link.receive(message)
 
+    def is_waiting(self) -> bool:
+        """Whether a request over the link waits for its answer."""
+        return self.link.is_waiting()
+
     def way_lost(self, detail: str) -> None:
         """End the requests over the link."""
         self.link.way_lost(detail)

@@ -33,6 +33,10 @@ class Correspondence(Interface):
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified."""
 
+    def is_waiting(self) -> bool:
+        """Whether a request that was sent to the other end waits for its answer."""
+        ...
+
     def way_lost(self, detail: str) -> None:
         """End the requests that were sent to the other end, as the way to it is lost."""
 
@@ -200,6 +204,11 @@ class Correspondences:
         cell = self._node.parts.table.cell_at(address)
         if cell is not None:
             cell.worker.stop()
+
+    def is_waiting(self, identity: Identity) -> bool:
+        """Whether a request that was sent to an identity waits for its answer."""
+        of = self._of.get(identity, ())
+        return any(self._links[pair][0].is_waiting() for pair in of if pair[1] == identity)
 
     def way_lost(self, identity: Identity, detail: str) -> None:
         """End the requests to an identity, and resolve its addresses anew."""

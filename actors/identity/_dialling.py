@@ -207,7 +207,11 @@ class Dialling:
         self._timer = None
         before = self._router.loop_time() - IDLE_TIME
         for node, at in tuple(self._used.items()):
-            if at <= before:
+            if at > before:
+                continue
+            if self._router.needs(node):
+                self._used[node] = self._router.loop_time()
+            else:
                 self.counts["ended as idle"] += 1
                 self._router.peers.disconnect(node, "no message has gone over it for a while")
         self._arm()

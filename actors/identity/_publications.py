@@ -167,6 +167,10 @@ class Publications:
         decision = self._router.table.decide(destination, node, ONWARD, peer=node)
         return ResultCode.OK if isinstance(decision, FanOut) else ResultCode.SCOPE
 
+    def is_subscribed(self, node: Identity) -> bool:
+        """Whether a node is subscribed to a topic of this one."""
+        return any(node in publication.nodes for publication in self._of.values())
+
     def drop(self, node: Identity) -> None:
         """Remove a node, as the link to it has ended. It subscribes again when it is back."""
         for publication in self._of.values():

@@ -162,6 +162,10 @@ class Relays(RouterPart):
         self.reserved.node_joined(node)
         self.ways.forget(node)
 
+    def needs(self, node: Identity) -> bool:
+        """Whether there is a reservation at a node."""
+        return self.reserved.holds(node)
+
     def node_lost(self, node: Identity) -> None:
         """End what the node has reserved here, and what is reserved there."""
         self.service.node_lost(node)

@@ -210,6 +210,10 @@ class ReservedRelays:
         if wanted is not None:
             self._ask(node, wanted)
 
+    def holds(self, node: Identity) -> bool:
+        """Whether there is a reservation at a node, or it is asked for one."""
+        return node in self._wanted
+
     def node_lost(self, node: Identity) -> None:
         """End the reservation at a relay, until the link to it is back."""
         wanted = self._wanted.get(node)

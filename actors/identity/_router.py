@@ -417,8 +417,7 @@ class Router(PeerEvents):
         self._node_lost(session.node, "the link between the nodes has ended")
 
     def _node_lost(self, node: Identity, detail: str) -> None:
-        at = [each for each in self.links.identities() if self.is_at(each, node)]
-        for identity in (node, *at):
+        for identity in self._identities_at(node):
             self.links.way_lost(identity, detail)
         for part in self._parts:
             part.node_lost(node)
@@ -426,6 +425,16 @@ class Router(PeerEvents):
     def received(self, session: Session, record: bytes) -> None:
         """Receive what another node has sent over its link."""
         self.incoming.receive(session, record)
+
+    def needs(self, node: Identity) -> bool:
+        """Whether the link to a node is needed while no message goes over it."""
+        if any(part.needs(node) for part in self._parts):
+            return True
+        return any(map(self.links.is_waiting, self._identities_at(node)))
+
+    def _identities_at(self, node: Identity) -> list[Identity]:
+        """Return a node, and the engines at it that there are links to."""
+        return [node, *(each for each in self.links.identities() if self.is_at(each, node))]
 
     def receive_greeting(self, session: Session, record: bytes) -> None:
         """Receive a control record that may be a greeting."""

@@ -112,6 +112,10 @@ class RouterPart:
     def node_lost(self, node: Identity) -> None:
         """Receive word that the link to a node has ended."""
 
+    def needs(self, node: Identity) -> bool:
+        """Whether the link to a node is needed while no message goes over it."""
+        return False
+
     def engine_ended(self, engine: Engine) -> None:
         """Receive the end of an engine of this node."""
 

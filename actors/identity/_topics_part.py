@@ -418,6 +418,11 @@ class Topics(RouterPart):
         """Go on with what waits, as a node has told of its engines."""
         self.network.followings.known()
 
+    def needs(self, node: Identity) -> bool:
+        """Whether a node is subscribed here, or this one there."""
+        network = self.network
+        return network.followings.is_followed_at(node) or network.publications.is_subscribed(node)
+
     def node_lost(self, node: Identity) -> None:
         """Remove a node until it subscribes anew, and wait for its own topics."""
         self.network.publications.drop(node)

@@ -5,7 +5,7 @@ Limits on the addresses behind the first travel with a message, as `Context.outs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
@@ -60,6 +60,7 @@ class Gate:
 
     __slots__ = (
         "_expose",
+        "_lives",
         "_more",
         "_relayed",
         "_requests",
@@ -80,6 +81,7 @@ class Gate:
     ) -> None:
         self._expose = expose if isinstance(expose, Exposed) else Exposed(expose)
         self._more = more
+        self._lives = lives
         self._workers = _RecentRoutes(max_returns, lives)
         self._relayed = _Prefixes(max_returns, lives)
         self._requests = _RecentRoutes(max_returns, lives)
@@ -148,6 +150,10 @@ class Gate:
         # Not stored in `admitted`: the address may be hidden again at any time.
         return self._more(onward[0])
 
+    def is_waiting(self) -> bool:
+        """Whether a request waits for its response."""
+        return any(all(map(self._lives, route)) for route in self._requests)
+
     def take_waiting(self) -> tuple[Address, ...]:
         """Return the mailboxes of unanswered requests, and forget them."""
         return tuple(route[-1] for route in self._requests.take_all())
@@ -185,6 +191,9 @@ class _RecentRoutes:
 
     def __len__(self) -> int:
         return len(self._routes)
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._routes)
 
     def oldest(self) -> Route:
         """Return the least recently used route."""

@@ -496,6 +496,10 @@ class Link(Worker):
         self.lost("the link was closed")
         return None
 
+    def is_waiting(self) -> bool:
+        """Whether a request of this node that went over the link waits for its response."""
+        return self._gate.is_waiting()
+
     def lost(self, detail: str) -> None:
         """End the unanswered requests that went over the link with `LinkLost`.
 

@@ -11,6 +11,7 @@ from onward.actors.identity import ROUTER, PeerRefused
 from onward.actors.identity._dialling import IDLE_TIME
 from onward.protocol import OnwardError
 from onward.protocol.identity import (
+    SCOPE_ANY,
     AdvertAddress,
     AdvertSource,
     ConnectionPrefs,
@@ -19,14 +20,15 @@ from onward.protocol.identity import (
     Dialable,
     LocalMetadata,
     NodeAdvert,
+    RelayPolicy,
     SigningKey,
     ViaNode,
     destination_text,
     sign_advert,
 )
 from onward.transports.identity import Identities
-from tests.support.identities import attached, engine_text, joined, key_of, node_text
-from tests.support.transports import Echo, eventually
+from tests.support.identities import NOW, attached, engine_text, joined, key_of, node_text
+from tests.support.transports import Echo, Recorder, eventually
 
 MEMORY = ("memory",)
 
@@ -216,6 +218,61 @@ async def test_a_link_that_is_joined_or_wanted_stays(a: Node, b: Node, c: Node) 
     await asyncio.sleep(3 * IDLE_TIME)
     assert set(ours.peers()) == {theirs.own, other.own}
     assert ours._router.peers.link_to(key_of("nobody").identity) is None
+
+
+async def test_a_link_that_a_request_waits_for_stays(a: Node, c: Node) -> None:
+    ours, theirs, _ = await dialled(a, c, "slow")
+    slow = await Recorder.on(c, "slow")
+    engine = theirs.engine("slow")
+    asked = asyncio.create_task(a.request(engine_text(engine), b"hi", timeout=5 * IDLE_TIME))
+    question = await slow.next()
+    await asyncio.sleep(3 * IDLE_TIME)
+    slow.reply(question, b"at last")
+    assert (await asked).payload == b"at last"
+    with pytest.raises(OnwardError):
+        await a.request(engine_text(engine), b"hi", timeout=1)
+    await asyncio.sleep(3 * IDLE_TIME)
+    assert ours.peers() == theirs.peers() == ()
+
+
+async def test_a_link_that_a_subscription_needs_stays(a: Node, c: Node) -> None:
+    ours, theirs, _ = await dialled(a, c, "needed")
+    topic = theirs.create_topic(key_of("topic"), engine="echo", scope=SCOPE_ANY)
+    screen = await Recorder.on(a, "screen")
+    await ours.subscribe(topic, "screen")
+    await asyncio.sleep(3 * IDLE_TIME)
+    theirs.publish(topic, b"apples 3", source="echo")
+    assert (await screen.next()).payload == b"apples 3"
+    ours.unsubscribe(topic, "screen")
+    await asyncio.sleep(3 * IDLE_TIME)
+    assert ours.peers() == theirs.peers() == ()
+
+
+async def test_a_link_that_a_subscriber_needs_stays(a: Node, c: Node) -> None:
+    ours, theirs, _ = await dialled(a, c, "needed there")
+    await Recorder.on(a, "owner")
+    topic = ours.create_topic(key_of("topic"), engine="owner", scope=SCOPE_ANY)
+    screen = await Recorder.on(c, "screen")
+    await theirs.subscribe(topic, "screen")
+    await asyncio.sleep(3 * IDLE_TIME)
+    ours.publish(topic, b"apples 3", source="owner")
+    assert (await screen.next()).payload == b"apples 3"
+
+
+async def test_a_link_to_a_relay_with_a_reservation_stays(a: Node, c: Node) -> None:
+    relay = RelayPolicy(to_reserved=True)
+    theirs = await Identities.attach(c, key_of("c"), clock=lambda: NOW + c.loop.time(), relay=relay)
+    ours = await attached(a, dials=MEMORY)
+    listener = await c.listen("memory://relay", expose=[ROUTER])
+    tell(ours, key_of("c"), listener.uri)
+    a.send(node_text(theirs.own), b"")
+    await eventually(ours.peers)
+    await ours.reserve(theirs.own)
+    await asyncio.sleep(3 * IDLE_TIME)
+    assert ours.reserved_at() == (theirs.own,)
+    ours.release(theirs.own)
+    await asyncio.sleep(3 * IDLE_TIME)
+    assert ours.peers() == ()
 
 
 async def test_a_link_that_is_lost_is_not_dialled_before_there_is_a_message(
