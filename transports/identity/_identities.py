@@ -73,6 +73,7 @@ from ...protocol.identity import (
     TransportPrefs,
     destination_text,
     parse_target,
+    read_advert,
     sign_advert,
     target_text,
 )
@@ -449,12 +450,20 @@ class Identities:
         if advert is None and isinstance(topic, SigningKey) and scope != SCOPE_LOCAL:
             now = self._router.milliseconds()
             who = tuple(dict.fromkeys((owner.identity, *publishers)))
-            advert = sign_advert(TopicAdvert(identity, (), who, scope, now // 1000, now), topic)
+            # The version is the time in seconds, above that of any advert before.
+            version = max(now // 1000, self._version_of(identity) + 1)
+            advert = sign_advert(TopicAdvert(identity, (), who, scope, version, now), topic)
         envelope = b"" if advert is None else advert.envelope
         result = self._topics.create(identity, owner, scope, envelope)
         if result.code is not ResultCode.OK:
             raise TopicRefused(identity, result.code, result.detail or "")
         return identity
+
+    def _version_of(self, identity: Identity) -> int:
+        record = self.directory.peek(identity)
+        if record is None or record.advert is None:
+            return -1
+        return read_advert(record.advert).advert.version
 
     def delete_topic(self, topic: Identity, *, engine: AddressLike) -> None:
         """Delete a topic, with all its subscriptions.

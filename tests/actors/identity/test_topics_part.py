@@ -515,3 +515,14 @@ async def test_a_subscriber_that_writes_what_the_router_alone_writes_is_refused(
     a.send([copy.source, Address(IDENTITY, b"by:x")], b"event")
     await eventually(lambda: ours.refused() == {"publications that were refused": 1})
     assert a.statistics(workers=False).failed == 0
+
+
+async def test_a_topic_is_created_again_at_once_for_others(a: Node) -> None:
+    ours = await attached(a)
+    await Recorder.on(a, "owner")
+    for publishers in ((), (ours.own,), ()):
+        ours.create_topic(TOPIC_KEY, engine="owner", scope=SCOPE_ANY, publishers=publishers)
+        ours.delete_topic(TOPIC, engine="owner")
+    record = ours.directory.lookup(TOPIC)
+    assert record is not None
+    assert not record.equivocated
