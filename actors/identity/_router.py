@@ -449,8 +449,6 @@ class Router(PeerEvents):
         if joined and session.is_greeted:
             for part in self._parts:
                 part.node_joined(session.node)
-        for part in self._parts:
-            part.node_told(session.node)
         self.found_at(session.node)
 
     def ban(self, identity: Identity) -> None:

@@ -106,9 +106,6 @@ class RouterPart:
     def node_joined(self, node: Identity) -> None:
         """Receive word that a node takes messages."""
 
-    def node_told(self, node: Identity) -> None:
-        """Receive word that a node has told of engines of it, or of more of them."""
-
     def node_lost(self, node: Identity) -> None:
         """Receive word that the link to a node has ended."""
 

@@ -414,10 +414,6 @@ class Topics(RouterPart):
         """Subscribe at a node again."""
         self.network.followings.node_joined(node)
 
-    def node_told(self, node: Identity) -> None:
-        """Go on with what waits, as a node has told of its engines."""
-        self.network.followings.known()
-
     def needs(self, node: Identity) -> bool:
         """Whether a node is subscribed here, or this one there."""
         network = self.network

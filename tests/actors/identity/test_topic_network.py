@@ -1035,3 +1035,18 @@ async def test_whatever_a_node_says_about_topics_the_router_stays_up(
     await theirs.subscribe(mine.identity, "here")
     theirs.publish(mine.identity, b"after", source="there")
     assert (await here.next()).payload == b"after"
+
+
+async def test_what_waits_is_not_looked_at_for_each_greeting(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await Recorder.on(c, "screen")
+    asked = asyncio.create_task(ours.subscribe(TOPIC, "screen"))
+    followings = ours._topics.network.followings
+    await eventually(lambda: followings._wanted and followings._look_at is None)
+    before = c.statistics().handled
+    for _ in range(10):
+        strange.say(ControlContent(serialize_greeting(Greeting(0, 0))))
+    await eventually(lambda: c.statistics().handled >= before + 10)
+    assert followings._look_at is None
+    asked.cancel()
