@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -323,8 +323,10 @@ class Memberships:
         founded = self._founded.get(request.domain, founded)
         refusal = _refusal(founded, request.requestor)
         if refusal is None:
-            founded.nodes = *founded.nodes, request.requestor
-            self._publish(founded)
+            try:
+                self._publish(replace(founded, nodes=(*founded.nodes, request.requestor)))
+            except ValueError:
+                refusal = ResultCode.DENIED  # the directory has just banned the domain
         self._respond(request, ResultCode.OK if refusal is None else refusal)
 
     def _respond(self, request: JoinRequest, result: ResultCode) -> None:

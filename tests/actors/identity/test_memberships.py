@@ -10,7 +10,10 @@ import pytest
 from onward.actors import Node
 from onward.protocol.identity import (
     MAX_SKEW,
+    TRUST_BANNED,
+    TRUST_DEFAULT,
     ControlContent,
+    DomainAdvert,
     DomainJoined,
     DomainJoining,
     DomainRecord,
@@ -24,6 +27,7 @@ from onward.protocol.identity import (
     open_join_request,
     open_join_response,
     parse_domain_record,
+    read_advert,
     serialize_domain_record,
     sign_join_request,
     sign_join_response,
@@ -261,3 +265,25 @@ async def test_answers_that_a_node_does_not_take_are_dropped(
     tell(strange, joining(ours))
     await eventually(lambda: bool(asked))
     await eventually(lambda: ours.refused() == {"answers of domains that were not handed over": 1})
+
+
+async def test_a_domain_that_is_banned_in_the_same_turn_lets_in_no_node(a: Node, c: Node) -> None:
+    ours = await attached(c)
+
+    def admit(_: JoinRequest) -> bool:
+        # The directory tells it in the next turn.
+        ours.directory.set_trust(DOMAIN.identity, TRUST_BANNED)
+        return True
+
+    ours.found_domain(DOMAIN, admit=admit)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours))
+    assert (await answered(strange)).result is ResultCode.DENIED
+    ours.directory.set_trust(DOMAIN.identity, TRUST_DEFAULT)
+    ours.found_domain(DOMAIN)
+    record = ours.directory.lookup(DOMAIN.identity)
+    assert record is not None
+    assert record.advert is not None
+    advert = read_advert(record.advert).advert
+    assert isinstance(advert, DomainAdvert)
+    assert advert.nodes == (ours.own,)
