@@ -196,6 +196,8 @@ class RoutingTable:
             raise ValueError(f"{route} is no route to {destination.kind.name}")
         if self._is_here(destination):
             self.counters.ignored += 1
+            if trust:  # it may have been banned while it was elsewhere
+                self._banned.pop(destination.identity, None)
             return []
         if trust == 0:
             return self._ban(destination)

@@ -250,6 +250,20 @@ def test_threat_21_an_identity_without_trust_is_purged_disconnected_and_refused(
     assert table.decide(to_peer, SOURCE, WORDS) == LookUp(to_peer)
 
 
+def test_a_ban_of_an_engine_that_has_come_here_ends_as_any() -> None:
+    table = full_table()
+    there = Destination(ENGINE, THERE)
+    table.update(there, None, trust=0)
+    assert table.add_engine(THERE, b"moved")
+    assert table.decide(Destination(ENGINE, HERE), THERE, WORDS) == refuse(RefusalReason.BANNED)
+    # A ban of what is here changes nothing, and is the end of none.
+    assert table.update(there, None, trust=0) == []
+    assert table.is_banned(THERE)
+    assert table.update(there, None) == []
+    assert not table.is_banned(THERE)
+    assert table.decide(there, SOURCE, WORDS) == DeliverLocally(b"moved")
+
+
 def test_a_topic_of_this_node_is_never_elsewhere() -> None:
     table = full_table()
     away = Destination(TOPIC, AWAY)
