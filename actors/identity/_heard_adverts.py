@@ -7,6 +7,7 @@ that is there follows the directory.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -59,6 +60,8 @@ class HeardAdverts:
         self._way_to: Final = way_to
         limits = RelayLoadLimits(rate=_RATE, burst=_BURST)
         self._rates: Final = RateLimiter(limits)
+        # The newest version of the adverts of engines that are not where it says.
+        self._gone: Final[OrderedDict[Identity, int]] = OrderedDict()
 
     def hear(
         self, node: Identity, envelopes: Iterable[AdvertEnvelope], ahead: int = 0
@@ -106,6 +109,7 @@ class HeardAdverts:
             return None
         if of_node and isinstance(advert, EngineAdvert) and not self._is_banned(advert.identity):
             # Believed of itself, by the node that has it.
+            self._gone.pop(advert.identity, None)
             router.learn(advert.identity, node)
         return None if outcome is PutOutcome.KNOWN else advert.identity
 
@@ -134,6 +138,20 @@ class HeardAdverts:
     def _is_banned(self, identity: Identity) -> bool:
         # To learn a route is to trust it: the ban would be over.
         return self._router.table.is_banned(identity)
+
+    def not_there(self, engine: Identity, node: Identity) -> None:
+        """Forget the route to an engine, as the node where it was says that it does not know it."""
+        router = self._router
+        if not router.is_at(engine, node):
+            return
+        record = router.directory.peek(engine)
+        if record is not None and record.advert is not None:
+            self._gone[engine] = read_advert(record.advert).advert.version
+            self._gone.move_to_end(engine)
+            if len(self._gone) > _MAX_GONE:
+                self._gone.popitem(last=False)
+        router.table.update(Destination(DestinationKind.ENGINE, engine), None)
+        router.links.way_lost(engine, "the engine is not at its node any more")
 
     # --- routes -------------------------------------------------------------------------------
 
@@ -179,8 +197,9 @@ class HeardAdverts:
         """Return what an advert says of a route."""
         route: RemoteRoute | None = None
         match advert:
-            case EngineAdvert(node=node):
-                route = AtNode(node)
+            case EngineAdvert(identity=engine, node=node, version=version):
+                if version > self._gone.get(engine, -1):
+                    route = AtNode(node)
             case NodeAdvert():
                 route = self._way_to(advert)
             case DomainAdvert(nodes=nodes):
@@ -208,3 +227,6 @@ above."""
 _MOST_AHEAD: Final = 600_000
 """Most time by which the clock of a node counts as ahead, in milliseconds: the longest time of a
 message."""
+_MAX_GONE: Final = 4096
+"""Most engines of which it is remembered that they are not where their adverts say. Beyond: the
+one that was found so longest ago is forgotten, and found so again."""

@@ -94,7 +94,9 @@ class Incoming:
             # Believed of itself alone, by its advert.
             counts["messages of an engine that has not said to be at the node"] += 1
             return
-        if self.accept(message, node, envelope=envelope) and origin is not None:
+        if not self.accept(message, node, envelope=envelope):
+            self._router.lookups.say_if_not_here(node, message)
+        elif origin is not None:
             # Believed of itself: its identity is the digest of this node.
             self._router.learn(message.src, node)
 

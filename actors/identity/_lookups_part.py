@@ -13,6 +13,9 @@ from ...protocol.identity import (
     AskNode,
     BadRecord,
     ControlContent,
+    DestinationKind,
+    EngineAdvert,
+    EngineMessage,
     Identity,
     LookupEnd,
     LookupEvent,
@@ -25,6 +28,7 @@ from ...protocol.identity import (
     RelayStatus,
     ResultCode,
     parse_control,
+    read_advert,
     serialize_control,
 )
 from .._worker import Worker
@@ -162,9 +166,26 @@ class LookupsPart(RouterPart):
             case _:
                 counts[f"requests that are refused: {ResultCode.DENIED.name}"] += 1
 
+    def say_if_not_here(self, node: Identity, message: EngineMessage) -> None:
+        """Tell a node that an engine which it has sent to is not here, and where it is, if known.
+
+        It sends here as long as it does not know. A node that is banned is told nothing.
+
+        Args:
+            node: The node.
+            message: What it has sent, which was refused.
+        """
+        router, to = self._router, message.dst
+        if to.kind is not DestinationKind.ENGINE or router.engines.of(to.identity) is not None:
+            return
+        if not any(map(router.table.is_banned, (node, message.src, to.identity))):
+            self._say(node, to.identity)
+
     def _answered(
         self, node: Identity, identity: Identity, adverts: tuple[AdvertEnvelope, ...]
     ) -> None:
+        if not adverts:
+            self._router.heard_adverts.not_there(identity, node)
         if identity in self._router.heard_adverts.hear(node, adverts):
             self._router.found(identity)
         elif adverts and self._is_known(identity) and not self._router.is_awaited(identity):
@@ -183,8 +204,16 @@ class LookupsPart(RouterPart):
         if self._rates.spend(node, router.loop_time()) is not RelayStatus.OK:
             router.counts["requests beyond those that a node may make"] += 1
             return
-        response = AdvertResponse(identity, router.directory.adverts_for(identity))
-        content = ControlContent(serialize_control(response))
+        self._say(node, identity)
+
+    def _say(self, node: Identity, identity: Identity) -> None:
+        router = self._router
+        adverts = router.directory.adverts_for(identity)
+        if adverts and router.engines.of(identity) is None:
+            first = read_advert(adverts[0]).advert
+            if isinstance(first, EngineAdvert) and first.node == router.own:
+                adverts = ()  # it has ended here, and is not known to be elsewhere
+        content = ControlContent(serialize_control(AdvertResponse(identity, adverts)))
         router.outgoing.say(node, content)
 
 

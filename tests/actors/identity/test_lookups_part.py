@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors import Node, Unresolved
 from onward.actors.identity import ROUTER, Engine
+from onward.protocol import LinkLost
 from onward.protocol.identity import (
     AdvertEnvelope,
     AdvertRequest,
@@ -290,3 +291,64 @@ async def test_threat_21_a_banned_engine_that_is_looked_up_stays_banned(a: Node,
     ours.directory.put(advert(ours, STRANGE.identity), AdvertSource.LOCAL)
     with pytest.raises(Unresolved, match="banned"):
         c.send(engine_text(ENGINE.identity), b"")
+
+
+async def test_an_engine_that_is_not_at_its_node_any_more_is_looked_up_again(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours, first, second = await attached(a), await attached(b), await attached(c)
+    await asyncio.sleep(1)  # so that it tells each of the two another time for its ids
+    await joined((a, ours), b)
+    await joined((a, ours), c)
+    await b.start(Echo, address="echo")
+    engine = first.engine("echo", ENGINE)
+    assert (await a.request(engine_text(engine), b"here")).payload == b"here"
+    # What is told of it meanwhile is refused.
+    ours.ban(engine)
+    await b.stop_worker("echo")
+    await asyncio.sleep(2)
+    await c.start(Echo, address="echo")
+    assert second.engine("echo", ENGINE) == engine
+    await asyncio.sleep(1)
+    ours.unban(engine)
+    ours.directory.forget(engine)
+    ours._router.learn(engine, first.own)
+    # The node where it was says that it is not there: the request ends at once, in doubt.
+    with pytest.raises(LinkLost, match="not at its node any more"):
+        await a.request(engine_text(engine), b"lost", timeout=5)
+    assert (await a.request(engine_text(engine), b"there")).payload == b"there"
+    assert first.refused() == {"messages that the router refuses: not-here": 1}
+
+
+async def test_an_engine_that_has_ended_is_not_known_there(a: Node, b: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(b)
+    await joined((a, ours), b)
+    await b.start(Echo, address="echo")
+    engine = theirs.engine("echo", ENGINE)
+    assert (await a.request(engine_text(engine), b"here")).payload == b"here"
+    await b.stop_worker("echo")
+    with pytest.raises(LinkLost):
+        await a.request(engine_text(engine), b"lost", timeout=5)
+    # No other node knows it, and its advert is not believed any more.
+    with pytest.raises(Unresolved):
+        await a.request(engine_text(engine), b"unknown", timeout=5)
+    # It is back, with a newer advert.
+    await b.start(Echo, address="echo")
+    assert theirs.engine("echo", ENGINE) == engine
+    await asyncio.sleep(4)
+    assert (await a.request(engine_text(engine), b"back")).payload == b"back"
+
+
+async def test_another_node_cannot_say_that_an_engine_is_not_at_its_node(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(b)
+    await joined((a, ours), b)
+    await b.start(Echo, address="echo")
+    engine = theirs.engine("echo", ENGINE)
+    strange = await StrangeNode.on(c, a, key_of("strange"))
+    assert (await a.request(engine_text(engine), b"1")).payload == b"1"
+    strange.say(ControlContent(serialize_control(AdvertResponse(engine, ()))))
+    await asyncio.sleep(1)
+    assert (await a.request(engine_text(engine), b"2")).payload == b"2"
+    assert ours._router.is_at(engine, theirs.own)
