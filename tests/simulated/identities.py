@@ -540,6 +540,11 @@ class World:
                     targets.append((DOMAIN.identity, domain_text()))
                 if self.relays:
                     targets += self._by_relay(host, other)
+                # What was told of an engine while it was banned was refused: the first message may
+                # go where it was, and then its sender is told so.
+                for engine in there.engines:
+                    self._tell(place, engine, route_to(engine, False), "ask")
+                    await self._settle()
                 for target, route in targets:
                     how = self.draw.choice(("ask", "ask", "post"))
                     self._tell(place, target, route, how).calm = True

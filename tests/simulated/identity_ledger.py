@@ -134,7 +134,9 @@ class Ledger:
 
     def _of(self, sent: Sent) -> Iterator[str]:
         said = f"{sent.number}{' (strange)' if sent.strange else ''}"
-        if len(sent.came) > 1:
+        # A node takes what it has not seen, so a hostile sender reaches an engine at each place.
+        places = {place for place, _ in sent.came} if sent.strange else ()
+        if len(sent.came) > max(1, len(places)):
             yield f"{said} was delivered at {sent.came}"
         if sent.forbidden and sent.came:
             yield f"{said} was delivered at {sent.came}, and {sent.forbidden}"
