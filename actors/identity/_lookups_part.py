@@ -167,7 +167,7 @@ class LookupsPart(RouterPart):
                 counts[f"requests that are refused: {ResultCode.DENIED.name}"] += 1
 
     def say_if_not_here(self, node: Identity, message: EngineMessage) -> None:
-        """Tell a node that an engine which it has sent to is not here, and where it is, if known.
+        """Answer a node that an engine which it has sent to is not here, and where it is, if known.
 
         It sends here as long as it does not know. A node that is banned is told nothing.
 
