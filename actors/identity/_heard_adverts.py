@@ -176,6 +176,8 @@ class HeardAdverts:
         destination = Destination(_KINDS.get(type(advert), DestinationKind.TOPIC), update.identity)
         before = self._router.table.route(destination)
         found = self._route(advert)
+        if isinstance(before, AtNode) and destination.kind is DestinationKind.TOPIC:
+            self._router.links.forget(before.node)  # the address of the topic led there
         if before is not None and (found is None or found[1] != before):
             self._set(destination, None if found is None else found[1])
 

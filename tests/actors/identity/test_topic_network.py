@@ -1050,3 +1050,27 @@ async def test_what_waits_is_not_looked_at_for_each_greeting(a: Node, c: Node) -
     await eventually(lambda: c.statistics().handled >= before + 10)
     assert followings._look_at is None
     asked.cancel()
+
+
+async def test_what_is_published_to_a_topic_that_has_moved_goes_to_its_node(
+    a: Node, b: Node, c: Node
+) -> None:
+    own = key_of("a").identity
+    before, ours = await publishing(b, SCOPE_ANY, own), await attached(a)
+    after = await attached(c)
+    await joined((a, ours), b)
+    await joined((a, ours), c)
+    old, new = await subscribed(before, "old"), await Recorder.on(c, "new")
+    tell(before, ours)
+    a.send(TEXT, b"there")
+    await came(old, 1)
+    await Recorder.on(c, "owner")
+    told = TopicAdvert(TOPIC, (), (after.engine("owner"), own), SCOPE_ANY, 2, MILLISECONDS)
+    advert = sign_advert(told, TOPIC_KEY)
+    after.create_topic(TOPIC, engine="owner", scope=SCOPE_ANY, advert=advert)
+    await after.subscribe(TOPIC, "new")
+    await eventually(lambda: advert in ours.directory.adverts_for(TOPIC))
+    await eventually(lambda: not ours.directory.directory.has_updates)  # routes follow it
+    a.send(TEXT, b"here")
+    await came(new, 1)
+    assert payloads(old) == [b"there"]
