@@ -186,7 +186,8 @@ class Liar:
             self._seen.append((node, content))
             for to, each, after in self._lied(out, node, content):
                 if not after:
-                    right(out, to, each, failed)
+                    # What becomes of another than that, its sender is not told.
+                    right(out, to, each, failed if each is content and to == node else ignored)
                 else:
                     asyncio.get_running_loop().call_later(after, right, out, to, each, ignored)
             return None
