@@ -91,13 +91,14 @@ class Incoming:
             return
         own = origin is not None or message.src == node
         if not own and not self._router.says_to_be_at(message.src, node):
-            # Believed of itself alone, by its advert.
+            # Believed of itself alone, by its advert. It may have been told while it was banned.
             counts["messages of an engine that has not said to be at the node"] += 1
+            self._router.lookups.ask_at(node, message.src)
             return
         if not self.accept(message, node, envelope=envelope):
             self._router.lookups.say_if_not_here(node, message)
-        elif origin is not None:
-            # Believed of itself: its identity is the digest of this node.
+        elif message.src != node and not self._router.is_at(message.src, node):
+            # Believed of itself: its identity is the digest of this node, or its advert says so.
             self._router.learn(message.src, node)
 
     def accept(

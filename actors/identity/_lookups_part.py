@@ -166,6 +166,12 @@ class LookupsPart(RouterPart):
             case _:
                 counts[f"requests that are refused: {ResultCode.DENIED.name}"] += 1
 
+    def ask_at(self, node: Identity, identity: Identity) -> None:
+        """Ask one node for an identity, as it should have told of it; nothing waits for that."""
+        if not self._router.table.is_banned(identity):
+            content = ControlContent(serialize_control(AdvertRequest(identity)))
+            self._router.outgoing.say(node, content)
+
     def say_if_not_here(self, node: Identity, message: EngineMessage) -> None:
         """Answer a node that an engine which it has sent to is not here, and where it is, if known.
 

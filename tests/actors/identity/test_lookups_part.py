@@ -9,6 +9,7 @@ import pytest
 
 from onward.actors import Node, Unresolved
 from onward.actors.identity import ROUTER, Engine
+from onward.actors.testing import Probe
 from onward.protocol import LinkLost
 from onward.protocol.identity import (
     AdvertEnvelope,
@@ -17,6 +18,8 @@ from onward.protocol.identity import (
     AdvertSource,
     ControlContent,
     ControlRecord,
+    Destination,
+    DestinationKind,
     EngineAdvert,
     EngineContent,
     Identity,
@@ -352,3 +355,38 @@ async def test_another_node_cannot_say_that_an_engine_is_not_at_its_node(
     await asyncio.sleep(1)
     assert (await a.request(engine_text(engine), b"2")).payload == b"2"
     assert ours._router.is_at(engine, theirs.own)
+
+
+async def test_an_engine_that_was_banned_is_believed_again_once_it_sends(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    await a.start(Echo, address="echo")
+    echo = ours.engine("echo")
+    await eventually(theirs.peers)
+    ours.ban(ENGINE.identity)
+    asks = await Probe.on(c, "asks")
+    theirs.engine("asks", ENGINE)
+    await asyncio.sleep(1)
+    ours.unban(ENGINE.identity)
+    asks.send(engine_text(echo), b"refused, as nothing was heard of it")
+    await asyncio.sleep(1)
+    reason = "messages of an engine that has not said to be at the node"
+    assert ours.refused()[reason] == 1
+    asks.send(engine_text(echo), b"answered")
+    assert (await asks.next()).payload == b"answered"
+
+
+async def test_an_engine_is_answered_of_which_only_the_directory_knows_the_node(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    await a.start(Echo, address="echo")
+    echo = ours.engine("echo")
+    asks = await Probe.on(c, "asks")
+    engine = theirs.engine("asks", ENGINE)
+    await asyncio.sleep(1)
+    # The route has made room for others.
+    ours._router.table.update(Destination(DestinationKind.ENGINE, engine), None)
+    asks.send(engine_text(echo), b"answered")
+    assert (await asks.next()).payload == b"answered"
