@@ -116,7 +116,8 @@ def test_refuses_what_cannot_be_asked() -> None:
 @given(address_queries())
 def test_an_address_of_a_query_asks_for_it(query: AddressQuery) -> None:
     # A text can have these two keys, a frame of the specification's dialect cannot.
-    assume(not any(key in {0x7C, 0x7F} for key, _ in query.query))
+    named = (*query.query, *query.keys)
+    assume(not any(key in {0x7C, 0x7F} for key, _ in named))
     address = address_of_query(query, bytes(range(16)))
     assert address.origin_route_id == bytes(range(16))
     assert query_of_address(address) == query
