@@ -200,7 +200,8 @@ class HeardAdverts:
         route: RemoteRoute | None = None
         match advert:
             case EngineAdvert(identity=engine, node=node, version=version):
-                if version > self._gone.get(engine, -1):
+                # One of this node that is not here has ended, and may have moved.
+                if version > self._gone.get(engine, -1) and node != self._router.own:
                     route = AtNode(node)
             case NodeAdvert():
                 route = self._way_to(advert)

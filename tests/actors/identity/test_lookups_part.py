@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -390,3 +390,26 @@ async def test_an_engine_is_answered_of_which_only_the_directory_knows_the_node(
     ours._router.table.update(Destination(DestinationKind.ENGINE, engine), None)
     asks.send(engine_text(echo), b"answered")
     assert (await asks.next()).payload == b"answered"
+
+
+async def test_an_engine_that_has_moved_from_here_is_looked_up(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    await a.start(Echo, address="echo")
+    engine = ours.engine("echo", ENGINE)
+    assert (await a.request(engine_text(engine), b"here")).payload == b"here"
+    await a.stop_worker("echo")
+    await asyncio.sleep(2)
+    await c.start(Echo, address="echo")
+    # It is signed there, and not told.
+    sign = theirs._router.own_adverts.of_engine
+
+    def tell(engines: Sequence[Engine] = ()) -> None:
+        for each in engines:
+            sign(each)
+
+    monkeypatch.setattr(theirs._router.greetings, "tell", tell)
+    assert theirs.engine("echo", ENGINE) == engine
+    assert (await a.request(engine_text(engine), b"there", timeout=5)).payload == b"there"
