@@ -403,15 +403,20 @@ async def test_a_router_that_has_ended_joins_no_node(
     ours = await attached(a)
     await attached(c)
     listener = await c.listen("memory://ended", expose=[ROUTER])
-    connect = a.connect
 
-    async def connect_and_stop(uri: str, expose: list[Address]) -> Address:
-        link = await connect(uri, expose=expose)
-        await a.stop_worker(ROUTER)
-        return link
+    class Stopping:
+        """The node, of which the router ends while it connects."""
+
+        async def connect(self, uri: str, expose: list[Address]) -> Address:
+            link = await a.connect(uri, expose=expose)
+            await a.stop_worker(ROUTER)
+            return link
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(a, name)  # a compiled node takes no other method
 
     with monkeypatch.context() as patch:
-        patch.setattr(a, "connect", connect_and_stop)
+        patch.setattr(ours._router.peers, "_node", Stopping())
         with pytest.raises(PeerRefused, match="the router has ended"):
             await ours.join(listener.uri)
     with pytest.raises(PeerRefused, match="the router has ended"):
