@@ -55,17 +55,6 @@ class SeesNoRepeat(Broken):
     seeds = (0, 1)
 
 
-class ForgetsItsStart(Broken):
-    """Takes what it may have got before it was started."""
-
-    place, name = ReplayWindows, "__init__"
-    seeds = (31,)
-
-    @staticmethod
-    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        return right(*given, **named | {"floor": 0})
-
-
 class BelievesSignatures(Broken):
     """Believes that each message is of its source."""
 
@@ -198,7 +187,7 @@ class KeepsLostLinks(Broken):
 
 
 BROKEN: Final[tuple[type[Broken], ...]] = (
-    *(SeesNoRepeat, ForgetsItsStart, BelievesSignatures, TakesExpired),
+    *(SeesNoRepeat, BelievesSignatures, TakesExpired),
     *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone),
     *(SaysCertain, ResumesTwice, ParksAll, MixesSenders),
     *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
