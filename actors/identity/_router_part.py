@@ -73,28 +73,18 @@ class RouterPart:
         """
         raise NotImplementedError
 
-    def receive_message(self, message: EngineMessage, inner: Message, node: Identity) -> None:
+    def receive_signed(
+        self, message: EngineMessage, inner: Message, node: Identity, envelope: bytes
+    ) -> None:
         """Receive the message of an engine elsewhere, which is verified, fresh, and accepted.
 
         Args:
             message: The message; its destination is of a kind that this part serves.
             inner: What it says, as a transport has it.
             node: The node at the other end of the link by which it came.
+            envelope: The signed message, for what passes it on as it is.
         """
         raise NotImplementedError
-
-    def receive_signed(
-        self, message: EngineMessage, inner: Message, node: Identity, envelope: bytes
-    ) -> None:
-        """Receive the same with its envelope, for what passes it on as it is signed.
-
-        Args:
-            message: As `receive_message`.
-            inner: The same.
-            node: The same.
-            envelope: The signed message.
-        """
-        self.receive_message(message, inner, node)
 
     def receive(self, session: Session, content: P2PContent) -> None:
         """Receive the content of a message of another node, of a type that it receives.
