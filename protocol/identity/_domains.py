@@ -7,9 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..options import Count, check_options
-from ._adverts import MAX_DOMAIN_NODES, DomainAdvert
+from ._adverts import DomainAdvert
 from ._identities import Identity
-from ._results import ResultCode
 
 __all__ = ["DomainLimits", "DomainTable", "choose_member"]
 
@@ -105,19 +104,3 @@ class DomainTable:
         if members is not None:
             self._members.move_to_end(domain)
         return members
-
-    def admit(self, domain: Identity, node: Identity) -> ResultCode:
-        """Add a node that was let in, until the next advert of the domain, which is to have it.
-
-        Returns:
-            `OK`, or `UNKNOWN`, `EXISTS`, and `OVERFLOW` at `MAX_DOMAIN_NODES`.
-        """
-        members = self.members(domain)
-        if members is None:
-            return ResultCode.UNKNOWN
-        if node in members:
-            return ResultCode.EXISTS
-        if len(members) >= MAX_DOMAIN_NODES:
-            return ResultCode.OVERFLOW
-        self._members[domain] = (*members, node)
-        return ResultCode.OK

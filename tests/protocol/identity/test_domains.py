@@ -5,12 +5,10 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from onward.protocol.identity import (
-    MAX_DOMAIN_NODES,
     DomainAdvert,
     DomainLimits,
     DomainTable,
     Identity,
-    ResultCode,
     choose_member,
     identity_of_key,
 )
@@ -48,17 +46,6 @@ def test_the_domain_that_was_used_longest_ago_is_let_go() -> None:
     assert table.members(OTHER) is None
     assert table.domains() == (DOMAIN, C)
     assert table.members(DOMAIN) == (A,)
-
-
-def test_a_node_that_is_let_in_is_a_member_until_the_next_advert() -> None:
-    table = DomainTable()
-    assert table.admit(DOMAIN, A) is ResultCode.UNKNOWN
-    table.update(advert(DOMAIN, A))
-    assert table.admit(DOMAIN, A) is ResultCode.EXISTS
-    assert table.admit(DOMAIN, B) is ResultCode.OK
-    assert table.members(DOMAIN) == (A, B)
-    table.update(advert(DOMAIN, *(identity(number) for number in range(MAX_DOMAIN_NODES))))
-    assert table.admit(DOMAIN, identity(200)) is ResultCode.OVERFLOW
 
 
 def test_a_member_that_is_alive_is_chosen_first_and_then_one_with_less_load() -> None:
