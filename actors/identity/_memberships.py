@@ -55,7 +55,8 @@ _logger: Final = logging.getLogger("onward.actors.identity")
 
 Admit: TypeAlias = Callable[[JoinRequest], bool | Awaitable[bool]]
 """Decides whether a node that asks to join a domain is let in. It runs on the node's loop; if it
-raises, the exception is logged and the node is not let in."""
+raises, the exception is logged and the node is not let in. A coroutine is cancelled after 25
+seconds, and the node gets `TIMEOUT`."""
 
 _MAX_FOUNDED: Final = 1024
 """Most domains that are founded at a node. Beyond: a further one raises `LimitReached`."""
@@ -68,6 +69,10 @@ _MAX_ASKERS: Final = 4096
 forgotten; what comes again of it is of the same node, as its link proves that."""
 _JOIN_TIME: Final = 30.0
 """Time that a node waits for the answer to a request to join, in seconds."""
+_DECISION_TIME: Final = 25.0
+"""Time in which it is decided about a request to join, in seconds. Then the decision is cancelled,
+and the answer is `TIMEOUT`, while the node that asks still waits for it. A decision that goes on
+after it was cancelled keeps its place, so that there are never more than `_MAX_DECISIONS`."""
 
 
 def admit_none(_: JoinRequest) -> bool:
@@ -215,7 +220,8 @@ class Memberships:
 
         Returns:
             `OK`, or why not: `EXISTS` if this node is a member, `DENIED`, `OVERFLOW`, `UNKNOWN` if
-            the other node does not have the key, and `TIMEOUT`.
+            the other node does not have the key, and `TIMEOUT` if it has not decided in time, or
+            has not answered.
 
         Raises:
             LinkDown: There is no link to the node.
@@ -305,16 +311,22 @@ class Memberships:
 
     async def _ask(self, founded: _Founded, request: JoinRequest) -> None:
         """Ask whether a node is let in, and let it in or not."""
-        lets_in = False
+        lets_in, limit = False, asyncio.timeout(_DECISION_TIME)
         try:
-            answer = founded.admit(request)
-            lets_in = await answer if isawaitable(answer) else answer
-        except Exception:
-            self._router.counts["decisions about requests to join that have failed"] += 1
-            _logger.exception(
-                "the decision about a request to join failed",
-                extra={"event": "identity.admit_failed"},
-            )
+            async with limit:
+                answer = founded.admit(request)
+                lets_in = await answer if isawaitable(answer) else answer
+        except Exception as error:
+            if not (limit.expired() and isinstance(error, TimeoutError)):
+                self._router.counts["decisions about requests to join that have failed"] += 1
+                _logger.exception(
+                    "the decision about a request to join failed",
+                    extra={"event": "identity.admit_failed"},
+                )
+        if limit.expired():
+            self._router.counts["decisions about requests to join that took too long"] += 1
+            self._respond(request, ResultCode.TIMEOUT)
+            return
         is_banned = self._router.table.is_banned
         if lets_in is not True or is_banned(request.requestor) or is_banned(request.domain):
             self._respond(request, ResultCode.DENIED)

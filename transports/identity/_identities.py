@@ -268,7 +268,7 @@ class Identities:
                 knows, which it keeps in its file, or this node if it knows of none.
             admit: Decides whether a node that asks to join is let in; no node is by default. What
                 it shows is `JoinRequest.auth`. It runs on the loop, and may be a coroutine
-                function.
+                function, which is cancelled after 25 seconds; the node gets `TIMEOUT` then.
 
         Raises:
             LimitReached: There are more members than there may be, or more domains.
@@ -290,7 +290,8 @@ class Identities:
 
         Returns:
             `OK`; or `EXISTS` if the node is a member, `DENIED`, `OVERFLOW`, `UNKNOWN` if the other
-            node does not have the key, and `TIMEOUT` after 30 seconds.
+            node does not have the key, and `TIMEOUT` if it has not decided after 25 seconds, or
+            has not answered after 30.
 
         Raises:
             LinkDown: There is no link to the node.

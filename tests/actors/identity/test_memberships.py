@@ -177,6 +177,80 @@ async def test_decisions_have_a_limit(a: Node, c: Node, monkeypatch: pytest.Monk
     assert asked == []
 
 
+async def test_a_decision_that_never_ends_gives_its_place_back(
+    a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors.identity._memberships._MAX_DECISIONS", 1)
+    ours = await attached(c)
+    hangs = True
+
+    async def admit(_: JoinRequest) -> bool:
+        if hangs:
+            await asyncio.Event().wait()
+        return True
+
+    ours.found_domain(DOMAIN, admit=admit)
+    strange, other = await StrangeNode.on(a, c, STRANGE), await StrangeNode.on(b, c, OTHER)
+    tell(strange, joining(ours))
+    await eventually(lambda: ours._router.domains.memberships._deciding)
+    tell(other, joining(ours, OTHER))
+    assert (await answered(other)).result is ResultCode.OVERFLOW
+    await asyncio.sleep(24)
+    assert ours.refused() == {}
+    response = await answered(strange)
+    assert (response.approver, response.result) == (DOMAIN.identity, ResultCode.TIMEOUT)
+    assert ours.refused() == {"decisions about requests to join that took too long": 1}
+    hangs = False
+    for each, key in ((strange, STRANGE), (other, OTHER)):
+        tell(each, joining(ours, key))
+        assert (await answered(each)).result is ResultCode.OK
+
+
+async def test_a_decision_that_goes_on_after_its_time_lets_in_no_node(
+    a: Node, c: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = await attached(c)
+    fails = False
+
+    async def admit(_: JoinRequest) -> bool:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if fails:
+                raise ValueError("no") from None
+        return True
+
+    ours.found_domain(DOMAIN, admit=admit)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    late = "decisions about requests to join that took too long"
+    tell(strange, joining(ours))
+    await asyncio.sleep(24)
+    assert (await answered(strange)).result is ResultCode.TIMEOUT
+    assert ours.refused() == {late: 1}
+    fails = True
+    tell(strange, joining(ours))
+    await asyncio.sleep(24)
+    assert (await answered(strange)).result is ResultCode.TIMEOUT
+    failed = "decisions about requests to join that have failed"
+    assert ours.refused() == {late: 2, failed: 1}
+    assert "the decision about a request to join failed" in caplog.messages
+
+
+async def test_a_decision_that_raises_a_timeout_of_its_own_has_failed(a: Node, c: Node) -> None:
+    ours = await attached(c)
+
+    async def admit(_: JoinRequest) -> bool:
+        async with asyncio.timeout(1):
+            await asyncio.Event().wait()
+        return True
+
+    ours.found_domain(DOMAIN, admit=admit)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours))
+    assert (await answered(strange)).result is ResultCode.DENIED
+    assert ours.refused() == {"decisions about requests to join that have failed": 1}
+
+
 async def test_a_node_that_is_banned_while_it_is_decided_is_not_let_in(a: Node, c: Node) -> None:
     ours = await attached(c)
     decided = asyncio.Event()
