@@ -129,6 +129,7 @@ CONCEPTS = {
         "identity/test_events": "_topic_records",
         "identity/test_topic_network": "",
         "identity/test_routing_table": "_routes",
+        "identity/test_usual_shapes": "",
         "options/test_check": "_kinds",
         "pipes/test_frames": "_frame_reader",
         "rsocket/test_frames": "_constants",

@@ -8,6 +8,9 @@ content = [0, engine envelope] / [1, relay envelope, handle or null] / [2, handl
 
 It has no signature: the session of the link authenticates it.
 
+*Reading.* Nearly all messages have an envelope of 256 to 65,535 bytes and no padding. These are
+read by the places at which their items are then, and all others item by item.
+
 *Padding.* A message between nodes is filled to a size that says nothing about it. No byte string
 takes exactly 25 bytes, 258, 65,539 or 65,540, since its head grows at 24, 256 and 65,536; so one or
 two nulls follow where a size cannot be reached without them, and only there.
@@ -178,6 +181,10 @@ def parse_p2p_message(data: bytes) -> P2PMessage:
     Raises:
         BadRecord: It is none.
     """
+    return _parse_usual(data) or _parse_any(data)
+
+
+def _parse_any(data: bytes) -> P2PMessage:
     reader = RecordReader(data)
     nulls = reader.enter("the message", 4, 6) - 4
     src = reader.keyed("the source")
@@ -219,6 +226,20 @@ def pad_to(message: P2PMessage, size: int) -> P2PMessage:
     return replace(message, pad=size - bare)
 
 
+def _parse_usual(data: bytes) -> P2PMessage | None:
+    """Read a message of the usual shape; return `None` if it may be another one, or none."""
+    if (
+        data.startswith(b"\x84\x58\x21\x01")  # an array of four, and an identity with a key
+        and data.startswith(b"\x58\x21\x01", 36)
+        and data.startswith(b"\x82\x00\x59", 71)  # an envelope with a size of two bytes
+        and data.endswith(b"\x40")  # no padding
+        and _LEAST_OF_TWO_BYTES <= int.from_bytes(data[74:76]) == len(data) - 77
+    ):
+        content = EngineContent(data[76:-1])
+        return P2PMessage(Identity(data[3:36]), Identity(data[38:71]), content)
+    return None
+
+
 def _read_content(reader: RecordReader) -> P2PContent:
     count = reader.enter("the content", 2, 3)
     kind = reader.number("the kind of the content", 3)
@@ -254,13 +275,22 @@ def _content_items(content: P2PContent) -> tuple[object, ...]:
     return 3, content.record
 
 
+_LEAST_OF_TWO_BYTES: Final = 256
+
+
 def _head_size(size: int) -> int:
     """Return the bytes of the head of a byte string."""
-    return len(dumps(size))
+    if size < 24:
+        return 1
+    if size < _LEAST_OF_TWO_BYTES:
+        return 2
+    return 3 if size < 0x10000 else 5
 
 
 def _fill(pad: int) -> tuple[int, int]:
     """Return the zeros and nulls by which a message is `pad` bytes longer than without."""
+    if not pad:
+        return 0, 0
     nulls = 0
     while True:
         # The head has one byte of these already, when there are no zeros.

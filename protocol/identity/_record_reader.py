@@ -34,6 +34,9 @@ _NULL: Final = 0xF6
 _WIDTHS: Final = {24: (1, 24), 25: (2, 0x100), 26: (4, 0x10000), 27: (8, 0x100000000)}
 """For each additional information with an argument behind it: its bytes, and the smallest number
 that needs that many."""
+_IDENTITY_STARTS: Final = frozenset({b"\x58\x21\x01", b"\x58\x21\x02"})
+"""What an identity begins with: the head of a byte string of its size, and each kind."""
+_IDENTITY_ITEM: Final = 2 + IDENTITY_SIZE
 _MAJORS: Final = (
     "a number",
     "a negative number",
@@ -81,7 +84,7 @@ class RecordReader:
         """
         count = self._head(_ARRAY, what)
         most = least if most is None else most
-        if not least <= count <= most:
+        if count < least or count > most:
             right = str(least) if least == most else f"{least} to {most}"
             raise BadRecord(f"{what} has {count} items, not {right}")
         self._depth += 1
@@ -130,6 +133,11 @@ class RecordReader:
         Raises:
             BadRecord: It is something else.
         """
+        record, at = self._record, self._at
+        end = at + _IDENTITY_ITEM
+        if record[at : at + 3] in _IDENTITY_STARTS and end <= len(record):
+            self._at = end
+            return Identity(record[at + 2 : end])
         found = self._string(_BYTES, what, IDENTITY_SIZE, IDENTITY_SIZE)
         try:
             return parse_identity_bytes(found)
@@ -161,9 +169,10 @@ class RecordReader:
 
     def is_null(self, what: str) -> bool:
         """Whether the next item is null, which is read then."""
-        null = self._peek(what) == _NULL
-        self._at += null
-        return null
+        if self._peek(what) != _NULL:
+            return False
+        self._at += 1
+        return True
 
     def end(self) -> None:
         """Check that all has been read.
@@ -176,26 +185,30 @@ class RecordReader:
 
     def _string(self, major: int, what: str, most: int, least: int) -> bytes:
         size = self._head(major, what)
-        if not least <= size <= most:
+        if size < least or size > most:
             right = str(least) if least == most else f"{least} to {most}"
             raise BadRecord(f"{what} has {size} bytes, not {right}")
         start = self._at
-        self._at += size
-        if self._at > len(self._record):
+        end = self._at = start + size
+        if end > len(self._record):
             raise BadRecord(f"{what} is cut short")
-        return self._record[start : self._at]
+        return self._record[start:end]
 
     def _peek(self, what: str) -> int:
-        if self._at >= len(self._record):
-            raise BadRecord(f"{what} is missing")
-        return self._record[self._at]
+        try:
+            return self._record[self._at]
+        except IndexError:
+            raise BadRecord(f"{what} is missing") from None
 
     def _head(self, expected: int, what: str) -> int:
         """Read a header of a major type and return its argument."""
-        first = self._peek(what)
-        major, argument = first >> 5, first & 0x1F
-        if major != expected:
-            raise BadRecord(f"{what} is {_MAJORS[major]}, not {_MAJORS[expected]}")
+        try:
+            first = self._record[self._at]
+        except IndexError:
+            raise BadRecord(f"{what} is missing") from None
+        argument = first - (expected << 5)
+        if argument < 0 or argument > 31:
+            raise BadRecord(f"{what} is {_MAJORS[first >> 5]}, not {_MAJORS[expected]}")
         self._at += 1
         if argument < 24:
             return argument

@@ -7,6 +7,9 @@
 The signature is over the bytes that are received, so nothing is encoded again to verify it. What it
 is of stands in the external data: the kind of the payload, and for a link its session. So a
 signature of one kind is none of another, and one of another session is none of this.
+
+*Reading.* Nearly all payloads have 24 to 65,535 bytes. The size of the envelope tells where its
+items are then, so they are compared with what they have to be; all others are read item by item.
 """
 
 from __future__ import annotations
@@ -31,6 +34,10 @@ _HEAD: Final = bytes.fromhex("d28443") + _PROTECTED + bytes.fromhex("a0")
 """Tag 18, an array of four, the protected header, and the unprotected one, which is empty."""
 _TAIL: Final = b"\x58\x40"
 """The head of a byte string of 64 bytes."""
+_LEAST_OF_TWO: Final = 2 + 24
+_LEAST_OF_THREE: Final = 3 + 0x100
+_BEYOND_THREE: Final = 3 + 0x10000
+"""Sizes of a byte string with its head, where that begins to take two bytes, three, and more."""
 
 
 class SignedKind(StrEnum):
@@ -86,6 +93,25 @@ def parse_signed(envelope: bytes, limit: int = MAX_RECORD) -> Signed:
         raise RecordTooBig(len(envelope), limit)
     if not envelope.startswith(_HEAD):
         raise BadRecord("it is no COSE_Sign1 of EdDSA without other headers")
+    return _parse_usual(envelope) or _parse_any(envelope)
+
+
+def _parse_usual(envelope: bytes) -> Signed | None:
+    """Read an envelope of the usual shape; return `None` if it may be another one, or none."""
+    rest = len(envelope) - len(_HEAD) - len(_TAIL) - SIGNATURE_SIZE
+    if not _LEAST_OF_TWO <= rest < _BEYOND_THREE:
+        return None
+    width = 2 if rest < _LEAST_OF_THREE else 3
+    head, start = _binary_head(rest - width), len(_HEAD)
+    end = start + rest
+    if len(head) != width or not envelope.startswith(head, start):
+        return None
+    if not envelope.startswith(_TAIL, end):
+        return None
+    return Signed(envelope[start + width : end], envelope[-SIGNATURE_SIZE:])
+
+
+def _parse_any(envelope: bytes) -> Signed:
     reader = RecordReader(envelope[len(_HEAD) :])
     payload = reader.binary("the payload")
     signature = reader.binary("the signature", SIGNATURE_SIZE, SIGNATURE_SIZE)
