@@ -330,13 +330,13 @@ class Router(PeerEvents):
         """
         source = source or self.own
         decision = self.table.decide(destination, source, ONWARD, scope)
+        looked_up = 0
         # Of an engine, its node, the relay of that, and domains; each is looked up once.
-        for _ in DestinationKind:
-            if not isinstance(decision, LookUp):
-                break
+        while isinstance(decision, LookUp) and looked_up < len(DestinationKind):
             if not self.heard_adverts.use(decision.destination):
                 break
             decision = self.table.decide(destination, source, ONWARD, scope)
+            looked_up += 1
         return decision
 
     def park(self, identity: Identity, message: Message, target: Target) -> Pending:

@@ -62,6 +62,7 @@ class LinkChannel:
     """
 
     __slots__ = (
+        "_due",
         "_limit",
         "_next",
         "_ordered",
@@ -88,6 +89,7 @@ class LinkChannel:
         self._ordered = window is None
         self._window = NumberWindow(window or 1)
         self._limit = limit
+        self._due = limit - limit // 8
         self._next = 0
         self.session = keys.session
         self.failure: LinkFailure | None = None
@@ -98,8 +100,7 @@ class LinkChannel:
     @property
     def is_due(self) -> bool:
         """Whether a new handshake is due, as few frames are left in one direction."""
-        used = max(self._next, self._window.highest + 1)
-        return used >= self._limit - self._limit // 8
+        return self._next >= self._due or self._window.highest + 1 >= self._due
 
     def seal(self, record: bytes) -> bytes:
         """Return the frame of a record.
