@@ -21,6 +21,7 @@ CONCEPTS = {
         "broker/table/test_hints": "_selector",
         "broker/table/test_peers": "_peer_index",
         "broker/table/test_zones": "_zone_index",
+        "identity/test_answers": "_incoming",
         "identity/test_clear_relays": "_relay_queues _relays",
         "identity/test_hostile": "_correspondences _greetings _outgoing _own_adverts",
         "identity/test_topic_network": "_followings _publications",

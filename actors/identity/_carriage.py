@@ -5,11 +5,16 @@
 | `36#self` | first, on the wire | the message is for the engine that it is signed to |
 | `36#by:…` | behind the address of a link | how the router carries the message |
 | `36#reply:…` | behind the address of a link, in a return route | an answer has a way of its own |
+| `36#asks` | first in a return route, on the wire | an answer names the id of the message |
+| `36#answers:…` | behind the address of a link, in a return route | the id that an answer names |
 
-What another node sends may not have one where the router looks for it. But the last two stand in
+What another node sends may not have one where the router looks for it. But three of them stand in
 return routes, which other nodes see if a worker here passes a message on, and may change: behind
 the address of a link they can put anything. So each has 16 bytes which are not guessed: a carriage
-has a tag by a key of this process, and an answer its token.
+and the id of a message have a tag by a key of this process, and a way of its own has its token.
+
+Only a request, which has one answer, asks for its id to be named. The return routes of all else
+stay as they are, so that a worker knows the sender of one message again by those of the next.
 """
 
 from __future__ import annotations
@@ -38,7 +43,20 @@ from ...protocol.identity import (
     transport_items,
 )
 
-__all__ = ["ENGINE", "Carriage", "carriage_at", "is_reserved", "reply_address", "reply_at"]
+__all__ = [
+    "ASKS",
+    "ENGINE",
+    "Carriage",
+    "answer_address",
+    "answered_at",
+    "carriage_at",
+    "is_reserved",
+    "reply_address",
+    "reply_at",
+]
+
+ASKS: Final = Address(IDENTITY, b"asks")
+"""The address, first in the return route of such a message, of one that waits for its answer."""
 
 ENGINE: Final = Address(IDENTITY, b"self")
 """The address, in the onward route of such a message, of the engine that it is for. An answer has
@@ -46,7 +64,9 @@ none: its route begins as the return route of the question does."""
 
 _BY: Final = b"by:"
 _REPLY: Final = b"reply:"
+_ANSWERS: Final = b"answers:"
 _TAG: Final = 16
+_ID: Final = 8
 _KEY: Final = secrets.token_bytes(32)
 _REMEMBERED: Final = 1024
 """Carriages that are remembered by their addresses. Others are made again for each message."""
@@ -112,9 +132,38 @@ def reply_at(route: Route) -> tuple[DestinationKind, bytes] | None:
     return None
 
 
+def answer_address(own: Identity, to: Identity, number: int) -> Address:
+    """Return the address, in a return route, that says which message an answer is to.
+
+    Args:
+        own: The identity of this node that the message was for.
+        to: The identity that it was of.
+        number: Its id.
+    """
+    written = number.to_bytes(_ID, "big")
+    return Address(IDENTITY, _ANSWERS + _tag(own + to + written) + written)
+
+
+def answered_at(route: Route, own: Identity, to: Identity) -> int | None:
+    """Return the id of the message that is answered, if a route begins with such an address.
+
+    Raises:
+        BadRecord: It begins with one that was not written for these two.
+    """
+    if route and route[0][0] == IDENTITY and route[0][1].startswith(_ANSWERS):
+        rest = route[0][1][len(_ANSWERS) :]
+        if not compare_digest(rest[:_TAG], _tag(own + to + rest[_TAG:])):
+            raise BadRecord("the router has not written it")
+        return int.from_bytes(rest[_TAG:], "big")
+    return None
+
+
 def is_reserved(address: Address) -> bool:
     """Whether an address is one that the router alone writes."""
-    return address[0] == IDENTITY and address[1].startswith((_BY, _REPLY, ENGINE[1]))
+    return address[0] == IDENTITY and address[1].startswith(_RESERVED)
+
+
+_RESERVED: Final = (_BY, _REPLY, _ANSWERS, ASKS[1], ENGINE[1])
 
 
 @lru_cache(_REMEMBERED)

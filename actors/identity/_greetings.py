@@ -125,6 +125,11 @@ class Greetings:
             return reached.take_id(node, own, to, 0)
         return clock.ids.take(own, to, clock.begins)
 
+    def has_sent(self, node: Identity, own: Identity, to: Destination, number: int) -> bool:
+        """Whether a message to a node, or to an engine at it, had an id; see `MessageIds`."""
+        clock = self._clocks.get(node)
+        return clock is not None and clock.ids.has_taken(own, to, number)
+
 
 class _Clock:
     """The clock of another node, and the ids of the messages to it and its engines.

@@ -11,6 +11,8 @@ from ...protocol.identity import (
     BadRecord,
     ControlContent,
     DeliverLocally,
+    Destination,
+    DestinationKind,
     EngineContent,
     EngineMessage,
     FanOut,
@@ -23,7 +25,7 @@ from ...protocol.identity import (
     parse_p2p_message,
 )
 from ...protocol.ockam import decode_message
-from ._carriage import ENGINE, is_reserved
+from ._carriage import ASKS, ENGINE, answer_address, is_reserved
 from ._outgoing import ONWARD
 
 if TYPE_CHECKING:
@@ -143,9 +145,12 @@ class Incoming:
         if not onward:
             self._router.counts["messages without a route"] += 1
             return False
+        pair = message.dst.identity, message.src
+        if back[:1] == (ASKS,):
+            back = answer_address(*pair, message.id), *back[1:]
         if reply is not None:
             back = reply, *back
-        link, _ = self._router.links.get((message.dst.identity, message.src), node)
+        link, _ = self._router.links.get(pair, node)
         link.receive(inner._replace(onward_route=onward, return_route=back))
         return True
 
@@ -155,6 +160,8 @@ class Incoming:
             return "messages of another protocol"
         router, src = self._router, message.src
         first, back = inner[0][:1], inner[1][:1]
+        if back == (ASKS,) and router.find_part(message.dst.kind) is None:
+            back = inner[1][1:2]
         if (first != (ENGINE,) and any(map(is_reserved, first))) or any(map(is_reserved, back)):
             return "messages with an address of the router"
         scope = SCOPE_ANY if message.rprefs is None else message.rprefs.scope
@@ -166,7 +173,17 @@ class Incoming:
             return f"messages that the router refuses: {decision.reason.value}"
         if not isinstance(decision, DeliverLocally | FanOut):
             return "messages of a kind that is not served"
+        if message.reply_to is not None and not self._has_sent(node, message):
+            return "answers to messages that were not sent"
         expiry = 0 if message.expiry is None else message.expiry
         now = router.milliseconds()
         stale = self._windows.record(src, message.dst, message.id, expiry, node, now)
         return None if stale is None else f"messages that are not fresh: {stale.value}"
+
+    def _has_sent(self, node: Identity, answer: EngineMessage) -> bool:
+        """Whether the message that an answer names was sent to what answers, by what it is for."""
+        kind = DestinationKind.NODE if answer.src == node else DestinationKind.ENGINE
+        asked, number = Destination(kind, answer.src), answer.reply_to
+        return number is not None and self._router.greetings.has_sent(
+            node, answer.dst.identity, asked, number
+        )

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import (
+    MAX_ROUTE_LENGTH,
     LinkDown,
     Message,
     NotExposed,
@@ -29,7 +30,7 @@ from ...protocol.identity import (
     sign_engine_message,
 )
 from ...protocol.ockam import encode_message
-from ._carriage import Carriage, carriage_at, reply_at
+from ._carriage import ASKS, Carriage, answered_at, carriage_at, reply_at
 from ._options import IdentityOptions
 from ._relay_queues import record_of
 from ._session import MAX_WAITING
@@ -83,6 +84,7 @@ class Outgoing:
             return None
         try:
             answer, carriage = reply_at(message[0]), carriage_at(message[0])
+            reply_to = answered_at(message[0], own, to)
         except BadRecord as error:
             undelivered(message, UnreadableAddress(message[0][0], str(error)))
             return None
@@ -94,13 +96,15 @@ class Outgoing:
                 return None
             rest = message._replace(onward_route=message[0][1:])
             return part.answer(token, rest, undelivered)
-        if carriage is not None:
+        if reply_to is not None:
+            message = message._replace(onward_route=message[0][1:])
+        elif carriage is not None:
             message = message._replace(onward_route=message[0][1:])
             kind = DestinationKind.RELAY if carriage.relays else carriage.kind
             part = self._router.find_part(kind)
             if part is not None:
                 return part.carry(own, to, message, carriage, undelivered)
-        return self._over_link(own, to, message, carriage, undelivered)
+        return self._over_link(own, to, message, carriage, reply_to, undelivered)
 
     def _over_link(
         self,
@@ -108,6 +112,7 @@ class Outgoing:
         to: Identity,
         message: Message,
         carriage: Carriage | None,
+        reply_to: int | None,
         undelivered: Undelivered,
     ) -> Awaitable[None] | None:
         home = self._router.home(to)
@@ -117,15 +122,24 @@ class Outgoing:
             undelivered(message, LinkDown(short_text(to), "no way to it is known"))
             return None
         kind = DestinationKind.NODE if to == home else DestinationKind.ENGINE
-        destination = Destination(kind, to)
+        destination, written = Destination(kind, to), message
         if carriage is not None and carriage.topic is not None:
             destination = Destination(DestinationKind.TOPIC, carriage.topic)
+        elif self._is_request(message):
+            written = message._replace(return_route=(ASKS, *message[1]))
         try:
-            envelope = self.envelope(own, destination, message, home, carriage)
+            envelope = self.envelope(own, destination, written, home, carriage, reply_to)
         except PayloadTooBig as error:
             undelivered(message, error)
             return None
         return self.tell(home, EngineContent(envelope), lambda error: undelivered(message, error))
+
+    def _is_request(self, message: Message) -> bool:
+        """Whether a message is a request of this node: its answer is to name its id."""
+        back = message[1]
+        # Two more addresses stand in front of it at the other end.
+        is_short = 0 < len(back) < MAX_ROUTE_LENGTH - 1
+        return is_short and self._router.is_request(back[-1])
 
     def envelope(
         self,
@@ -134,6 +148,7 @@ class Outgoing:
         message: Message,
         node: Identity,
         carriage: Carriage | None = None,
+        reply_to: int | None = None,
     ) -> bytes:
         """Return a message of a worker as the signed message of an engine.
 
@@ -143,6 +158,7 @@ class Outgoing:
             message: The message, as a transport has it.
             node: The node that it is for, or that has the engine that it is for.
             carriage: What it asks of its way.
+            reply_to: The id of the message that it answers, if any.
 
         Raises:
             PayloadTooBig: It is over `MAX_BODY` bytes with its routes.
@@ -162,6 +178,7 @@ class Outgoing:
             self._router.greetings.take_id(node, own, to),
             ONWARD,
             body,
+            reply_to=reply_to,
             expiry=self.expiry(message),
             rprefs=None if carriage is None else carriage.rprefs,
             tprefs=None if carriage is None else carriage.tprefs,

@@ -401,6 +401,10 @@ class Router(PeerEvents):
         decision = self.decide(destination)
         return decision.node if isinstance(decision, ToPeer) else None
 
+    def is_request(self, address: Address) -> bool:
+        """Whether an address is that of a request of this node, which waits for its answer."""
+        return self._node.parts.table.is_request(address)
+
     def loop_time(self) -> float:
         """Return the time of the loop, in seconds, which deadlines are of."""
         return self._node.loop.time()

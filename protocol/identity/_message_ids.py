@@ -6,7 +6,8 @@ at less than a million messages in each millisecond. So a node that was restarte
 ids of before, as long as its clock is not set back by more than it was away.
 
 Each pair of source and destination has a counter of its own. Its ids follow each other without
-gaps, as a window of ids needs, and say nothing about the messages to others.
+gaps, as a window of ids needs, and say nothing about the messages to others. So it is known which
+ids a counter has given, and an answer to another one is to no message of this node.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class MessageIds:
         limit: Most counters.
     """
 
-    __slots__ = ("_floor", "_limit", "_next")
+    __slots__ = ("_first", "_floor", "_limit", "_next")
 
     def __init__(self, limit: int = MAX_ID_COUNTERS) -> None:
         self._limit = limit
         self._floor = 0
         self._next: OrderedDict[tuple[Identity, Destination], int] = OrderedDict()
+        self._first: dict[tuple[Identity, Destination], int] = {}
 
     def __len__(self) -> int:
         return len(self._next)
@@ -65,12 +67,18 @@ class MessageIds:
         pair = (source, destination)
         number = self._next.pop(pair, None)
         if number is None:
-            number = max(now << COUNT_BITS, self._floor)
+            number = self._first[pair] = max(now << COUNT_BITS, self._floor)
         self._next[pair] = number + 1
         if len(self._next) > self._limit:
-            _, left = self._next.popitem(last=False)
+            gone, left = self._next.popitem(last=False)
+            del self._first[gone]
             self._floor = max(self._floor, left)
         return number
+
+    def has_taken(self, source: Identity, destination: Destination, number: int) -> bool:
+        """Whether an id was taken of the counter of a pair; not known of one that was let go."""
+        pair = (source, destination)
+        return pair in self._next and self._first[pair] <= number < self._next[pair]
 
     def begin_again(self, source: Identity, destination: Destination) -> None:
         """Begin the counter of a pair again at the time of the next id.
@@ -78,6 +86,8 @@ class MessageIds:
         A receiver that was restarted has forgotten which ids it has seen, and knows those for new
         that were begun after its start.
         """
-        number = self._next.pop((source, destination), None)
+        pair = (source, destination)
+        number = self._next.pop(pair, None)
         if number is not None:
+            del self._first[pair]
             self._floor = max(self._floor, number)

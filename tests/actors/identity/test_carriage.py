@@ -6,8 +6,11 @@ import pytest
 from cbor2 import dumps
 
 from onward.actors.identity._carriage import (
+    ASKS,
     ENGINE,
     Carriage,
+    answer_address,
+    answered_at,
     carriage_at,
     is_reserved,
     reply_address,
@@ -67,11 +70,32 @@ def test_an_answer_has_its_part_and_its_token() -> None:
     assert carriage_at((address,)) is None
 
 
+def test_an_answer_has_the_id_of_its_message() -> None:
+    own, to = RELAYS[:2]
+    address = answer_address(own, to, 2**64 - 1)
+    assert answered_at((address, ENGINE), own, to) == 2**64 - 1
+    assert is_reserved(address)
+    assert is_reserved(ASKS)
+    assert carriage_at((address,)) is None
+    assert reply_at((address,)) is None
+    # It is of these two alone, and another node writes none.
+    flipped = bytearray(address.value)
+    flipped[-1] ^= 1
+    for pair in ((to, own), (own, RELAYS[2])):
+        with pytest.raises(BadRecord):
+            answered_at((address,), *pair)
+    for value in (bytes(flipped), b"answers:", b"answers:" + bytes(24), address.value + b"\0"):
+        with pytest.raises(BadRecord):
+            answered_at((Address(IDENTITY, value),), own, to)
+
+
 def test_other_addresses_say_nothing() -> None:
     for address in (Address(0, b"by:"), Address(IDENTITY, b"engine:x"), Address(1, b"reply:")):
         assert not is_reserved(address)
         assert carriage_at((address,)) is None
         assert reply_at((address,)) is None
+        assert answered_at((address,), *RELAYS[:2]) is None
+    assert answered_at((), *RELAYS[:2]) is None
     assert carriage_at(()) is None
     assert reply_at(()) is None
     assert is_reserved(ENGINE)

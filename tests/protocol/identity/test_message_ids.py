@@ -69,6 +69,24 @@ def test_a_counter_begins_again_at_a_later_time() -> None:
     assert ids.take(SOURCE, DESTINATIONS[0], NOW - 7) == ((NOW + 7) << COUNT_BITS) + 1 > first
 
 
+def test_it_is_known_which_ids_a_counter_has_given() -> None:
+    ids = MessageIds(limit=2)
+    assert not ids.has_taken(SOURCE, DESTINATIONS[0], NOW << COUNT_BITS)
+    first, last = (ids.take(SOURCE, DESTINATIONS[0], NOW) for _ in range(2))
+    for number, known in ((first - 1, False), (first, True), (last, True), (last + 1, False)):
+        assert ids.has_taken(SOURCE, DESTINATIONS[0], number) is known
+    assert not ids.has_taken(SOURCE, DESTINATIONS[1], first)
+    # One that begins again, or was let go for others, has given none that it knows of.
+    ids.begin_again(SOURCE, DESTINATIONS[0])
+    assert not ids.has_taken(SOURCE, DESTINATIONS[0], first)
+    again = ids.take(SOURCE, DESTINATIONS[0], NOW)
+    assert ids.has_taken(SOURCE, DESTINATIONS[0], again)
+    for destination in DESTINATIONS[1:]:
+        ids.take(SOURCE, destination, NOW)
+    assert not ids.has_taken(SOURCE, DESTINATIONS[0], again)
+    assert len(ids._first) == len(ids) == 2
+
+
 def test_a_time_that_no_id_can_have_is_refused() -> None:
     ids = MessageIds()
     assert ids.take(SOURCE, DESTINATIONS[0], MAX_START) <= MAX_NUMBER
