@@ -114,12 +114,14 @@ class HeardAdverts:
         return None if outcome is PutOutcome.KNOWN else advert.identity
 
     def _put_own(self, envelope: AdvertEnvelope) -> None:
-        """Receive an advert of this node or of an engine of it: it may be of an earlier start."""
+        """Receive an advert of this node or of an engine of it, maybe of an earlier start."""
         advert = open_advert(envelope, self._router.verifiers)
         if advert is None:
             self._router.counts[f"adverts that are refused: {PutOutcome.BAD_SIGNATURE.value}"] += 1
         elif node_of_advert(advert) == self._router.own:
             self._router.own_adverts.heard(advert)
+        elif isinstance(advert, EngineAdvert):
+            self._router.own_adverts.heard_elsewhere(advert)
 
     def _has_newer(self, advert: Advert) -> bool:
         """Whether another advert of an identity is known, which is newer or of the same version."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.identity import (
     MAX_ADVERT_ADDRESSES,
     MAX_ROUTE_TEXT,
+    MAX_SKEW,
     MAX_WEIGHT,
     Advert,
     AdvertAddress,
@@ -64,6 +65,8 @@ class OwnAdverts:
         # Versions that others know of this node and engines of it, and when one was heard last.
         self._above: Final[dict[Identity, int]] = {}
         self._heard_at = -_BETWEEN
+        # How often engines have gone above an advert of theirs that says another node.
+        self._raised: Final[dict[Identity, int]] = {}
         self._is_stale = False
 
     def of_node(self) -> AdvertEnvelope:
@@ -98,6 +101,7 @@ class OwnAdverts:
     def forget_engine(self, engine: Identity) -> None:
         """Forget the advert of an engine that has ended; others keep it until there is another."""
         self._engines.pop(engine, None)
+        self._raised.pop(engine, None)
 
     def advertise(self, address: str, weight: int = ADDRESS_WEIGHT) -> None:
         """Add an address of the node, which others are told.
@@ -156,13 +160,47 @@ class OwnAdverts:
             router.counts["newer adverts of this node, again within a second"] += 1
             return
         self._heard_at = now
-        self._above[identity] = advert.version
         if engine is None:
+            self._above[identity] = advert.version
             self._is_stale = True
             self.changed()
         else:
-            self.forget_engine(identity)
-            router.greetings.tell((engine,))
+            self._renew(engine, advert.version)
+
+    def heard_elsewhere(self, advert: EngineAdvert) -> None:
+        """Make a newer advert of an engine, as others know one that says another node.
+
+        That is so if it has moved here within a second, or the clock here is behind. It does so a
+        few times, as the other node may have the engine as well, and do the same.
+
+        Args:
+            advert: An advert of an engine that is here, or was; it is verified.
+        """
+        identity, router = advert.identity, self._router
+        engine = router.engines.of(identity)
+        if engine is None:
+            return
+        ahead = advert.version - read_advert(self.of_engine(engine)).advert.version
+        if not 0 <= ahead <= MAX_SKEW // 1000:
+            return
+        raised = self._raised.get(identity, 0)
+        if raised >= _MOST_RAISED:
+            router.counts["newer adverts of an engine here that say another node"] += 1
+            return
+        self._raised[identity] = raised + 1
+        self._renew(engine, advert.version)
+
+    def banned_no_longer(self, identity: Identity) -> None:
+        """Make a newer advert of an engine here, as meanwhile it was said not to be here."""
+        engine = self._router.engines.of(identity)
+        if engine is not None:
+            self._renew(engine, read_advert(self.of_engine(engine)).advert.version)
+
+    def _renew(self, engine: Engine, above: int) -> None:
+        """Make an advert of an engine that is above a version, and send it to all nodes."""
+        self._above[engine.identity] = above
+        self._engines.pop(engine.identity, None)
+        self._router.greetings.tell((engine,))
 
     def _all_addresses(self) -> tuple[AdvertAddress, ...]:
         addresses = [AdvertAddress(*each) for each in self._addresses.items()]
@@ -200,3 +238,6 @@ def _heaviest(addresses: Sequence[AdvertAddress]) -> tuple[AdvertAddress, ...]:
 
 _BETWEEN: Final = 1000
 """Least time between two adverts that are made as others know a newer one, in milliseconds."""
+_MOST_RAISED: Final = 3
+"""Most times that an engine goes above an advert of its own that says another node, at most
+`MAX_SKEW` ahead. Beyond: counted, and the engine is looked for at that node."""

@@ -470,7 +470,9 @@ class Router(PeerEvents):
     def unban(self, identity: Identity) -> None:
         """Accept messages of an identity again; a node has to join anew."""
         self.table.update(Destination(DestinationKind.NODE, identity), None)
-        self.found(identity)  # it is looked up anew, as what came meanwhile was refused
+        self.own_adverts.banned_no_longer(identity)
+        self.found(identity)
+        self.lookups.ask(identity)  # what was told of it meanwhile was refused
 
     def _directory_updated(self, update: IdentityUpdated) -> None:
         """Ban what has no trust any more, and no longer what has some again; follow adverts."""

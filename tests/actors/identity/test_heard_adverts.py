@@ -273,10 +273,59 @@ async def test_what_others_know_of_this_node_makes_it_go_above_once_a_second(
     engine = ours._router.engines.of(worker.identity)
     assert engine is not None
     await eventually(lambda: version(own.of_engine(engine)) == seconds + 301)
-    # What the engine says of another node is no advert of this one.
+    # What the engine says of another node long after is no advert of this one.
     strange.say(told(engine_advert(worker, STRANGE.identity, seconds + 400)))
     await asyncio.sleep(1)
     assert version(own.of_engine(engine)) == seconds + 301
+
+
+async def test_an_engine_that_moves_within_a_second_is_reached_where_it_is(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours, before, after = await attached(c), await attached(a), await attached(b)
+    await asyncio.sleep(1)  # so that it tells each of the two another time for its ids
+    key = key_of("moves")
+    await a.start(Echo, address="echo")
+    await b.start(Echo, address="echo")
+    engine = before.engine("echo", key)
+    await joined((a, before), c)
+    await joined((b, after), c)
+    assert (await c.request(engine_text(engine), b"one")).payload == b"one"
+    await a.stop_worker("echo")
+    after.engine("echo", key)  # its advert has the version that the one before has
+    await eventually(lambda: ours._router.is_at(engine, after.own))
+    assert (await c.request(engine_text(engine), b"two")).payload == b"two"
+    record = ours.directory.peek(engine)
+    assert record is not None
+    assert not record.equivocated
+
+
+async def test_an_engine_at_two_nodes_goes_above_the_other_one_a_few_times(
+    a: Node, c: Node
+) -> None:
+    ours, strange = await attached(c), await StrangeNode.on(a, c, STRANGE)
+    key, own = key_of("echo"), ours._router.own_adverts
+    await c.start(Echo, address="echo")
+    ours.engine("echo", key)
+    engine = ours._router.engines.of(key.identity)
+    assert engine is not None
+    first = read_advert(own.of_engine(engine)).advert.version
+    for above in (30, 61, 92, 123):
+        strange.say(told(engine_advert(key, STRANGE.identity, first + above)))
+    reason = "newer adverts of an engine here that say another node"
+    await eventually(lambda: ours.refused() == {reason: 1})
+    assert read_advert(own.of_engine(engine)).advert.version == first + 93
+    # One that has started again begins anew.
+    await c.stop_worker("echo")
+    await eventually(lambda: not ours._router.engines)
+    await c.start(Echo, address="echo")
+    ours.engine("echo", key)
+    engine = ours._router.engines.of(key.identity)
+    assert engine is not None
+    again = read_advert(own.of_engine(engine)).advert.version
+    strange.say(told(engine_advert(key, STRANGE.identity, again)))
+    await eventually(lambda: read_advert(own.of_engine(engine)).advert.version == again + 1)
+    assert ours.refused() == {reason: 1}
 
 
 async def test_threat_21_requests_to_an_engine_that_moves_end(a: Node, b: Node, c: Node) -> None:

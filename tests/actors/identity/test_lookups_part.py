@@ -368,12 +368,47 @@ async def test_an_engine_that_was_banned_is_believed_again_once_it_sends(a: Node
     theirs.engine("asks", ENGINE)
     await asyncio.sleep(1)
     ours.unban(ENGINE.identity)
+    # It is looked up, and this comes before the answer.
     asks.send(engine_text(echo), b"refused, as nothing was heard of it")
     await asyncio.sleep(1)
     reason = "messages of an engine that has not said to be at the node"
     assert ours.refused()[reason] == 1
     asks.send(engine_text(echo), b"answered")
     assert (await asks.next()).payload == b"answered"
+
+
+async def test_an_engine_that_is_banned_no_longer_is_heard_of_before_it_sends(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    await a.start(Echo, address="echo")
+    echo = ours.engine("echo")
+    await eventually(theirs.peers)
+    ours.ban(ENGINE.identity)
+    asks = await Probe.on(c, "asks")
+    theirs.engine("asks", ENGINE)  # what is told of it is refused
+    await asyncio.sleep(1)
+    ours.unban(ENGINE.identity)
+    await asyncio.sleep(1)
+    asks.send(engine_text(echo), b"answered")
+    assert (await asks.next()).payload == b"answered"
+
+
+async def test_an_engine_here_that_was_banned_here_is_found_by_others_again(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((a, ours), c)
+    ours.ban(ENGINE.identity)
+    await a.start(Echo, address="echo")
+    engine = ours.engine("echo", ENGINE)
+    await eventually(lambda: theirs._router.is_at(engine, ours.own))
+    theirs._router.lookups.ask(engine)
+    await eventually(lambda: not theirs._router.is_at(engine, ours.own))
+    ours.unban(engine)
+    await asyncio.sleep(1)
+    assert (await c.request(engine_text(engine), b"here")).payload == b"here"
 
 
 async def test_an_engine_is_answered_of_which_only_the_directory_knows_the_node(
