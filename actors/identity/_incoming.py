@@ -24,7 +24,7 @@ from ...protocol.identity import (
     open_engine_message,
     parse_p2p_message,
 )
-from ...protocol.ockam import decode_message
+from ...protocol.ockam import MessageDecoder
 from ._carriage import ASKS, ENGINE, answer_address, is_reserved
 from ._outgoing import ONWARD
 
@@ -44,12 +44,13 @@ class Incoming:
         verifiers: Public keys that are ready to verify.
     """
 
-    __slots__ = ("_router", "_verifiers", "_windows")
+    __slots__ = ("_decoder", "_router", "_verifiers", "_windows")
 
     def __init__(self, router: Router, windows: ReplayWindows, verifiers: Verifiers) -> None:
         self._router: Final = router
         self._windows: Final = windows
         self._verifiers: Final = verifiers
+        self._decoder: Final = MessageDecoder()
 
     def receive(self, session: Session, record: bytes) -> None:
         """Receive what another node has sent over its link."""
@@ -121,7 +122,7 @@ class Incoming:
         """
         counts = self._router.counts
         try:
-            inner = decode_message(message.body)
+            inner = self._decoder.decode(message.body)
         except OnwardError:
             counts["messages that cannot be read"] += 1
             return False
@@ -151,7 +152,7 @@ class Incoming:
         if reply is not None:
             back = reply, *back
         link, _ = self._router.links.get(pair, node)
-        link.receive(inner._replace(onward_route=onward, return_route=back))
+        link.receive(Message(onward, back, inner[2], inner[3], inner[4]))
         return True
 
     def _refusal(self, node: Identity, message: EngineMessage, inner: Message) -> str | None:
@@ -159,10 +160,12 @@ class Incoming:
         if message.protocol != ONWARD:
             return "messages of another protocol"
         router, src = self._router, message.src
-        first, back = inner[0][:1], inner[1][:1]
-        if back == (ASKS,) and router.find_part(message.dst.kind) is None:
-            back = inner[1][1:2]
-        if (first != (ENGINE,) and any(map(is_reserved, first))) or any(map(is_reserved, back)):
+        onward, back = inner[0], inner[1]
+        if onward and is_reserved(onward[0]) and onward[0] != ENGINE:
+            return "messages with an address of the router"
+        if back[:1] == (ASKS,) and router.find_part(message.dst.kind) is None:
+            back = back[1:]
+        if back and is_reserved(back[0]):
             return "messages with an address of the router"
         scope = SCOPE_ANY if message.rprefs is None else message.rprefs.scope
         if message.origin is not None and router.table.is_banned(message.origin.node):

@@ -230,14 +230,15 @@ class Router(PeerEvents):
         """
         to, sender = message[0][0], message[3]
         found = self.links.find(sender, to[1])
-        if found is not None and not any(map(is_reserved, message[0][1:2])):
+        following = message[0][1:2]
+        if found is not None and not (following and is_reserved(following[0])):
             return message.redirect(*found)
         try:
             target = parse_target(to[1].decode())
         except (IdentityError, UnicodeDecodeError) as error:
             raise UnreadableAddress(to, str(error)) from None
-        if any(map(is_reserved, message[0][1:2])):
-            raise UnreadableAddress(message[0][1], "the router alone writes it")
+        if following and is_reserved(following[0]):
+            raise UnreadableAddress(following[0], "the router alone writes it")
         if threading.get_ident() != self._thread:
             return self._of_threads()  # the tables are of the loop, where the rule is asked again
         kind = DestinationKind.RELAY if _asks_for_relays(target) else target.destination.kind

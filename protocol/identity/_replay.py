@@ -116,12 +116,6 @@ class _Windows:
         old = time <= self.below or (self.is_full and time < min(self.of_time))
         return FreshnessRefusal.TOO_OLD if old else None
 
-    def record(self, number: int, expiry: int) -> None:
-        window = self.of_time[id_time(number)]
-        window.add(number)
-        window.until = max(window.until, expiry)
-        self.until = max(self.until, expiry)
-
     def let_go_earliest(self) -> Identity:
         """Remove the window with the earliest time of ids, and return the peer that has it."""
         self.below = min(self.of_time)
@@ -204,7 +198,8 @@ class ReplayWindows:
             expiry: Its expiry, in Unix milliseconds.
             now: The time, in Unix milliseconds.
         """
-        return self._counted(self._refusal((source, destination), number, expiry, now))
+        windows = self._pairs.get((source, destination))
+        return self._counted(self._refusal(windows, id_time(number), number, expiry, now))
 
     def record(
         self,
@@ -225,15 +220,21 @@ class ReplayWindows:
             peer: The node at the other end of the link by which it came.
             now: The time, in Unix milliseconds.
         """
-        pair = (source, destination)
-        refusal = self._refusal(pair, number, expiry, now)
-        if refusal is None:
-            if self._window(pair, id_time(number)) is None:
-                refusal = self._open(pair, id_time(number), expiry, peer, now)
-            if refusal is None:
-                self._pairs[pair].record(number, expiry)
-                self.until = max(self.until, expiry)
-        return self._counted(refusal)
+        pair, time = (source, destination), id_time(number)
+        windows = self._pairs.get(pair)
+        refusal = self._refusal(windows, time, number, expiry, now)
+        if refusal is None and (windows is None or time not in windows.of_time):
+            refusal = self._open(pair, time, expiry, peer, now)
+            windows = self._pairs.get(pair)
+        if refusal is not None or windows is None:
+            return self._counted(refusal)
+        window = windows.of_time[time]
+        window.add(number)
+        if expiry > window.until:
+            window.until = expiry
+            windows.until = max(windows.until, expiry)
+            self.until = max(self.until, expiry)
+        return None
 
     def forget_expired(self, now: int) -> None:
         """Forget windows of which all that they have seen is expired, some in each call.
@@ -252,28 +253,22 @@ class ReplayWindows:
                 for time in windows.expired(before):
                     self._forget(windows.of_time.pop(time))
 
-    def _window(self, pair: _Pair, time: int) -> _Window | None:
-        windows = self._pairs.get(pair)
-        return None if windows is None else windows.of_time.get(time)
-
     def _refusal(
-        self, pair: _Pair, number: int, expiry: int | None, now: int
+        self, windows: _Windows | None, time: int, number: int, expiry: int | None, now: int
     ) -> FreshnessRefusal | None:
         if expiry is None:
             return FreshnessRefusal.NO_EXPIRY
         if (refusal := expiry_refusal(expiry, now)) is not None:
             return refusal
-        time = id_time(number)
         if time > now + MAX_SKEW:
             return FreshnessRefusal.AHEAD
         if expiry <= self._start_floor and time <= self._started + MAX_SKEW:
             return FreshnessRefusal.BEFORE_START
-        window = self._window(pair, time)
+        window = None if windows is None else windows.of_time.get(time)
         if window is not None:
             return window.refusal(number, expiry)
         if expiry <= self.floor:
             return FreshnessRefusal.FORGOTTEN
-        windows = self._pairs.get(pair)
         return None if windows is None else windows.refusal(time)
 
     def _open(
