@@ -233,7 +233,7 @@ async def _in_process(stop: StopRequest, plan: TopologyPlan, arguments: argparse
         topology = await stop.unless(Topology.start(plan, opened=opened))
         async with topology, answering(topology.brokers()):
             for node in plan.nodes:
-                show_identities(node.name, topology.identities, f"{node.name} | ")
+                show_identities(node, topology.identities, f"{node.name} | ")
             for name, uri in topology.uris.items():
                 print(printable(f"{name} | listening {uri}"), flush=True)
             print(f"up: {printable(plan.title)}", flush=True)

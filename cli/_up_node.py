@@ -10,7 +10,7 @@ from typing import Final
 
 from ..actors.topology import RunningNode, factories
 from ..protocol import OnwardError
-from ..protocol.topology import TopologyPlan
+from ..protocol.topology import NodePlan, TopologyPlan, engine_name
 from ._event_log import attach
 from ._run import Interrupted, StopRequest, run
 from ._show import printable
@@ -101,7 +101,7 @@ class _Led:
                 await attach(running.node, self._arguments, self._name)
             uris = await running.listen(step.get("uris"))
             await self._stack.enter_async_context(answering([running.broker]))
-            show_identities(self._name, running.identities)
+            show_identities(self._plan.node(self._name), running.identities)
             for uri in uris.values():
                 print(f"listening {printable(uri)}", flush=True)
             return {"uris": uris, "identities": running.identities}
@@ -111,6 +111,8 @@ class _Led:
             await self._running.link(step["uris"], step["identities"])
         elif step["do"] == "start":
             await self._running.start_workers()
+        elif step["do"] == "subscribe":
+            await self._running.subscribe()
         elif step["do"] == "ask":
             index: int = step["index"]
             outcome = await self._running.ask(self._plan.requests[index])
@@ -134,12 +136,13 @@ async def _alone(
         await running.open()
         await attach(running.node, arguments, name)
         made = await stop.unless(running.listen())
-        show_identities(name, running.identities)
+        show_identities(plan.node(name), running.identities)
         for uri in made.values():
             print(f"listening {printable(uri)}", flush=True)
         async with answering([running.broker]):
             await stop.unless(running.link(uris, patience=PATIENCE))
             await stop.unless(running.start_workers())
+            await stop.unless(running.subscribe())
             print(f"up: {name}", flush=True)
             if arguments.duration is not None:
                 await stop.unless(asyncio.sleep(arguments.duration))
@@ -151,16 +154,21 @@ async def _alone(
         await running.stop()
 
 
-def show_identities(node: str, identities: Mapping[str, str], before: str = "") -> None:
-    """Print the identity of a node, if it has one, and those of its engines.
+def show_identities(node: NodePlan, identities: Mapping[str, str], before: str = "") -> None:
+    """Print the identity of a node, if it has one, and those of its engines, topics and domains.
 
     Args:
-        node: The name of the node.
-        identities: The texts of identities, by the names of nodes, and `node.engine`.
+        node: The node.
+        identities: The texts of identities, by their names in the file.
         before: What each line begins with.
     """
-    for name, text in identities.items():
-        if name == node:
-            print(printable(f"{before}identity {text}"), flush=True)
-        elif name.startswith(f"{node}."):
-            print(printable(f"{before}engine {text} 0#{name.removeprefix(f'{node}.')}"), flush=True)
+    plan = node.identity
+    if plan is None:
+        return
+    engines = {each: identities[engine_name(node.name, each)] for each in plan.engines}
+    lines = [f"identity {identities[node.name]}"]
+    lines += [f"engine {text} {engine}" for engine, text in engines.items()]
+    lines += [f"topic {identities[each.name]} {each.name}" for each in plan.topics]
+    lines += [f"domain {identities[each.name]} {each.name}" for each in plan.domains]
+    for line in lines:
+        print(printable(f"{before}{line}"), flush=True)

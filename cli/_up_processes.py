@@ -215,6 +215,8 @@ class _Children:
             await child.answer("link")
         for name in self._plan.start_order():
             await self._children[name].do("start")
+        for name in self._plan.start_order():
+            await self._children[name].do("subscribe")
 
     async def _spawn(self, name: str) -> _NodeProcess:
         process = await asyncio.create_subprocess_exec(
@@ -322,6 +324,7 @@ class _Children:
         )
         await child.do("link", uris=self._uris, identities=self._identities)
         await child.do("start")
+        await child.do("subscribe")
         _tell(f"the node {name} runs again")
 
     async def end(self) -> None:

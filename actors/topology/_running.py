@@ -12,7 +12,9 @@ steps are the same, so a file runs both ways:
 4. `start_workers`: start its workers, once all links are up and the workers at their other ends
    have started. So a worker may send to another node at its start. Then some of them become
    destinations of its broker, consumers of names, or engines, and its dispatcher connects to
-   containers.
+   containers. Its router reserves at relays, serves domains and creates topics.
+5. `subscribe`: join domains and subscribe workers to topics, once the workers of all nodes have
+   started: two nodes may each have a topic of the other.
 """
 
 from __future__ import annotations
@@ -330,6 +332,15 @@ class RunningNode:
             await self.dispatcher.consume()
         if self.identity is not None:
             await self.identity.start_engines(self.identities)
+
+    async def subscribe(self) -> None:
+        """Join domains, and subscribe workers to topics, once all nodes have started their workers.
+
+        Raises:
+            TopologyFailed: The node cannot join a domain, or a worker is not subscribed.
+        """
+        if self.identity is not None:
+            await self.identity.subscribe(self.identities)
 
     async def ask(self, request: RequestPlan) -> RequestOutcome:
         """Make one request of the plan, and repeat it if the plan says so."""

@@ -89,7 +89,8 @@ class Topology:
         """Start all parts of a plan.
 
         Listeners come first, then links, then workers, those of a node after those of the nodes
-        it has links to. When a part cannot be started, those started before are stopped.
+        it has links to, and then subscriptions to topics of identities. When a part cannot be
+        started, those started before are stopped.
 
         Args:
             plan: The plan.
@@ -137,6 +138,8 @@ class Topology:
             await running.link(self.uris, self.identities)
         for name in self.plan.start_order():
             await self._running[name].start_workers()
+        for name in self.plan.start_order():
+            await self._running[name].subscribe()
         self._began = asyncio.get_running_loop().time()
 
     async def _open(self, name: str, own: Node | None) -> RunningNode:
@@ -234,6 +237,7 @@ class Topology:
         await running.listen()
         await running.link(self.uris, self.identities)
         await running.start_workers()
+        await running.subscribe()
         self._killed.discard(name)
 
     def _change(self, network: Network, event: EventPlan) -> None:
@@ -267,5 +271,5 @@ class Topology:
 
 def _needs_directory(plan: TopologyPlan) -> bool:
     """Whether a file is made for the run: a socket, or a key."""
-    made = any(each.identity is not None and each.identity.is_made for each in plan.nodes)
+    made = any(each.identity is not None and each.identity.makes_keys for each in plan.nodes)
     return made or any("{dir}" in each.uri for each in plan.listeners)

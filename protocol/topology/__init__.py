@@ -23,6 +23,7 @@ and key. `onward.actors.topology` runs plans.
 from ._containers import ContainerLinkPlan, ContainerPlan
 from ._errors import Problem, TopologyError
 from ._identities import IdentityPlan, engine_name, put_identities, put_references
+from ._identity_groups import DomainPlan, KeyPlan, ServicePlan, SubscriptionPlan, TopicPlan
 from ._kinds import KindOptions, Option, OptionType
 from ._options import TransportOptions
 from ._plan import (
@@ -51,10 +52,12 @@ __all__ = [
     "ContainerPlan",
     "DestinationPlan",
     "DispatcherPlan",
+    "DomainPlan",
     "EventKind",
     "EventPlan",
     "FaultsPlan",
     "IdentityPlan",
+    "KeyPlan",
     "KindOptions",
     "LinkPlan",
     "ListenerPlan",
@@ -66,8 +69,11 @@ __all__ = [
     "Position",
     "Problem",
     "RequestPlan",
+    "ServicePlan",
     "SimulationPlan",
+    "SubscriptionPlan",
     "SupervisionPlan",
+    "TopicPlan",
     "TopologyError",
     "TopologyLimits",
     "TopologyPlan",

@@ -1,20 +1,32 @@
 """Reading `[nodes.NAME.identity]`: the identity of a node and its engines, and references to them.
 
-An address of type 36 in the route of a request may name a node of the file, or an engine of it, in
-place of the text of an identity, which is often known only once the node runs: `36#engine:{b.echo}`
-and `36#node:{b}`.
+An address of type 36 in the route of a request may name a node of the file, an engine of it, a
+topic or a domain, in place of the text of an identity, which is often known only once the node
+runs: `36#engine:{b.echo}`, `36#node:{b}`, `36#topic:{prices}` and `36#domain:{shops}`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from .._address import IDENTITY, Address, Route
 from ..toml import FileTable, Position
 from . import _values as values
+from ._identity_groups import (
+    DomainPlan,
+    KeyPlan,
+    ServicePlan,
+    SubscriptionPlan,
+    TopicPlan,
+    read_domains,
+    read_key,
+    read_services,
+    read_subscriptions,
+    read_topics,
+)
 
 __all__ = [
     "IdentityPlan",
@@ -34,34 +46,43 @@ _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
 class IdentityPlan:
     """The identity of a node. Nodes at the ends of links with `join` join each other.
 
-    Without a key file and a seed it is made for the run.
-
     Attributes:
         place: Its place in the file.
-        key_file: The file of its keys; empty: none.
-        passphrase_file: The file of the passphrase of an encrypted key file; empty: none.
-        seed: A text that the key is made of, which is no secret then; empty: none.
+        key: Its key.
         engines: The workers that are engines, in the order of the file.
         expose: The addresses that other identities can reach by that of the node.
         directory: The file that keeps what the node knows of identities; empty: none.
         relay: The rules of what it relays for others, which may have references; none: nothing.
         reserve: The names of the nodes that are relays at which it reserves.
+        topics: The topics that it creates, in the order of the file.
+        subscriptions: The workers that are subscribed to topics, in the order of the file.
+        domains: The domains that it has the keys of, in the order of the file.
+        services: The workers that serve domains, in the order of the file.
+        join: The names of the domains that it asks to join, at the nodes with their keys.
     """
 
     place: Position
-    key_file: str = ""
-    passphrase_file: str = ""
-    seed: str = ""
+    key: KeyPlan = field(default=KeyPlan())
     engines: tuple[Address, ...] = ()
     expose: tuple[Address, ...] = ()
     directory: str = ""
     relay: tuple[str, ...] = ()
     reserve: tuple[str, ...] = ()
+    topics: tuple[TopicPlan, ...] = ()
+    subscriptions: tuple[SubscriptionPlan, ...] = ()
+    domains: tuple[DomainPlan, ...] = ()
+    services: tuple[ServicePlan, ...] = ()
+    join: tuple[str, ...] = ()
 
     @property
-    def is_made(self) -> bool:
-        """Whether it is made for the run."""
-        return not (self.key_file or self.seed)
+    def groups(self) -> tuple[TopicPlan | DomainPlan, ...]:
+        """The topics and domains that have their keys here."""
+        return (*self.topics, *self.domains)
+
+    @property
+    def makes_keys(self) -> bool:
+        """Whether a key is made for the run: its own, or that of a topic or a domain."""
+        return self.key.is_made or any(each.key.is_made for each in self.groups)
 
 
 def read_identity(node: FileTable) -> IdentityPlan | None:
@@ -72,19 +93,18 @@ def read_identity(node: FileTable) -> IdentityPlan | None:
     table = node.table("identity", short="key_file")
     plan = IdentityPlan(
         place=table.place,
-        key_file=table.take("key_file", values.text, ""),
-        passphrase_file=table.take("passphrase_file", values.text, ""),
-        seed=table.take("seed", values.text, ""),
+        key=read_key(table),
         engines=table.take("engines", values.local_addresses, ()),
         expose=table.take("expose", values.addresses, ()),
         directory=table.take("directory", values.text, ""),
         relay=table.take("relay", values.texts, ()),
         reserve=table.take("reserve", values.texts, ()),
+        topics=read_topics(table),
+        subscriptions=read_subscriptions(table),
+        domains=read_domains(table),
+        services=read_services(table),
+        join=table.take("join", values.texts, ()),
     )
-    if plan.key_file and plan.seed:
-        table.add("", "it has both a key_file and a seed")
-    if plan.passphrase_file and not plan.key_file:
-        table.add("passphrase_file", "it goes with key_file")
     table.finish()
     return plan
 
@@ -124,7 +144,7 @@ def put_references(text: str, identities: Mapping[str, str]) -> str:
 
     Args:
         text: The text.
-        identities: The texts of identities, by the names of nodes and of engines.
+        identities: The texts of identities, by their names in the file.
 
     Raises:
         KeyError: One is not known; its argument is the name.
@@ -137,7 +157,7 @@ def put_identities(route: Route, identities: Mapping[str, str]) -> Route:
 
     Args:
         route: The route.
-        identities: The texts, by the names of nodes and of engines.
+        identities: The texts, by their names in the file.
 
     Raises:
         KeyError: One is not known; its argument is the name.

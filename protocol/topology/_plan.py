@@ -61,6 +61,8 @@ class TopologyLimits:
         workers: Workers of all nodes together.
         listeners: Listeners of all nodes together.
         containers: Containers of AMQP of all nodes together.
+        topics: Topics of all nodes together.
+        domains: Domains of all nodes together.
         links: Links.
         requests: Requests; so many may those of a simulated run be.
         events: Events of a simulated run.
@@ -73,6 +75,8 @@ class TopologyLimits:
     workers: Size = 10_000
     listeners: Size = 1000
     containers: Size = 1000
+    topics: Size = 1000
+    domains: Size = 1000
     links: Size = 1000
     requests: Size = 1000
     events: Size = 1000

@@ -20,6 +20,9 @@ __all__ = ["read_topology"]
 
 _LIMITS: Final = TopologyLimits()
 
+_OF_NODES: Final = frozenset({"workers", "listeners", "containers", "topics", "domains"})
+"""What is limited for all nodes together, so that it has no place of its own in the file."""
+
 
 def read_topology(
     text: str | bytes,
@@ -81,20 +84,19 @@ def _plan(
 def _check_limits(plan: TopologyPlan, problems: Problems, limits: TopologyLimits) -> None:
     dispatchers = [node.dispatcher for node in plan.nodes if node.dispatcher is not None]
     containers = [each for dispatcher in dispatchers for each in dispatcher.containers]
+    identities = [node.identity for node in plan.nodes if node.identity is not None]
     for key, number, limit in (
         ("nodes", len(plan.nodes), limits.nodes),
         ("workers", sum(len(node.workers) for node in plan.nodes), limits.workers),
         ("listeners", len(plan.listeners), limits.listeners),
         ("containers", len(containers), limits.containers),
+        ("topics", sum(len(each.topics) for each in identities), limits.topics),
+        ("domains", sum(len(each.domains) for each in identities), limits.domains),
         ("links", len(plan.links), limits.links),
         ("requests", len(plan.requests), limits.requests),
         ("simulation.requests", len(plan.simulation.requests), limits.requests),
         ("simulation.events", len(plan.simulation.events), limits.events),
     ):
         if number > limit:
-            path = (
-                ("nodes",)
-                if key in ("workers", "listeners", "containers")
-                else tuple(key.split("."))
-            )
+            path = ("nodes",) if key in _OF_NODES else tuple(key.split("."))
             problems.add(path, f"{number} {key} are over the limit of {limit}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from .._address import LOCAL, Address, Route
 from .._pattern import matches
 from ..toml import Path, Problems, suggestion
-from ._identities import IdentityPlan, engine_name, identity_names, references_of
+from ._identity_references import IdentityCheck
 from ._kinds import KindOptions, OptionType, local_heads
 from ._plan import (
     DispatcherPlan,
@@ -189,48 +189,18 @@ class _Check:
     # --- identities -------------------------------------------------------------------------
 
     def identities(self) -> None:
-        """Report engines and exposed addresses without a worker, and what needs an identity."""
-        names: list[str] = []
-        for name, node in self.nodes.items():
+        """Report what refers to an identity that is not there, or needs one."""
+        for node in self.nodes.values():
             plan = node.plan.identity
-            if plan is None:
-                continue
-            names += [name, *(engine_name(name, each) for each in plan.engines)]
-            self._expose(node, plan.expose, plan.place)
-            for index, worker in enumerate(plan.engines):
-                if worker not in node.workers:
-                    self._missing(node, worker, plan.place, ("engines", index))
-            self._relay(plan)
-        for link in self.plan.links:
-            for name in (link.node, link.to_node) if link.join is not None else ():
-                if name in self.nodes and self.nodes[name].plan.identity is None:
-                    text = f"to join needs identities: write [nodes.{name}.identity]"
-                    self.tell(link.place, ("join",), text)
-        for request in (*self.plan.requests, *self.plan.simulation.requests):
-            for name in identity_names(request.route):
-                if name not in names:
-                    told = f"no node or engine {name!r} has an identity"
-                    there = f"; there are: {', '.join(names) or 'none'}{suggestion(name, names)}"
-                    self.tell(request.place, ("route",), told + there)
+            if plan is not None:
+                self._expose(node, plan.expose, plan.place)
+                for service in plan.services:
+                    self._expose(node, service.expose, service.place)
+        workers = {name: node.workers for name, node in self.nodes.items()}
+        IdentityCheck(self.plan, self.problems, workers, self._no_worker).run()
 
-    def _relay(self, plan: IdentityPlan) -> None:
-        """Report relays without an identity, and rules about nodes that are not known so early."""
-        relays = [name for name, node in self.nodes.items() if node.plan.identity is not None]
-        for index, name in enumerate(plan.reserve):
-            if name not in relays:
-                told = f"no node {name!r} has an identity; there are: {', '.join(relays)}"
-                self.tell(plan.place, ("reserve", index), told + suggestion(name, relays))
-        known = [
-            name
-            for name, node in self.nodes.items()
-            if node.plan.identity is not None and node.plan.identity.seed
-        ]
-        for index, rule in enumerate(plan.relay):
-            for name in references_of(rule):
-                if name not in known:
-                    told = f"no node {name!r} has an identity with a seed, which is known before"
-                    there = f"; there are: {', '.join(known) or 'none'}{suggestion(name, known)}"
-                    self.tell(plan.place, ("relay", index), told + there)
+    def _no_worker(self, node: str, address: Address, place: Position, below: Path) -> None:
+        self._missing(self.nodes[node], address, place, below)
 
     # --- routes -----------------------------------------------------------------------------
 

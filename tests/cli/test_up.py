@@ -96,6 +96,21 @@ def test_a_relay_between_nodes_that_can_only_dial_out(capsys: Capsys) -> None:
     assert last == "requests with the expected outcome: 2, all"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "count"), [("--in-process", 5), ("--simulated", 8)])
+def test_topics_and_domains_in_one_process(how: str, count: int, capsys: Capsys) -> None:
+    assert main(["up", "--check", how, str(EXAMPLES / "topics_and_domains.toml")]) == Status.OK
+    lines = capsys.readouterr().out.splitlines()
+    if how == "--in-process":
+        assert [(line.split()[2], line.split()[4:]) for line in lines[:4]] == [
+            ("identity", []),
+            ("engine", ["0#till"]),
+            ("topic", ["prices"]),
+            ("domain", ["shops"]),
+        ]
+    assert lines[-1] == f"requests with the expected outcome: {count}, all"
+
+
 def test_a_request_that_comes_out_otherwise_is_a_failure(file: Path, capsys: Capsys) -> None:
     file.write_text(f'{ECHO}{ASK}{ASK}expect = "y"\n')
     assert main(["up", "--check", "--in-process", str(file)]) == Status.FAILED

@@ -186,6 +186,23 @@ def test_nodes_as_processes_join_each_other_by_their_identities() -> None:
     assert engine.endswith(" 0#orders")
 
 
+@pytest.mark.slow
+def test_nodes_as_processes_have_topics_and_domains() -> None:
+    file = str(EXAMPLES / "topics_and_domains.toml")
+    done = subprocess.run(
+        [sys.executable, "-m", "onward.cli", "up", "--check", file],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * TIMEOUT,
+    )
+    assert done.returncode == Status.OK, done
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "requests with the expected outcome: 5, all"
+    (topic,) = [line for line in lines if line.startswith("oslo | topic ")]
+    assert topic.endswith(" prices")
+
+
 def wait_for_peers(uri: str, wanted: dict[str, str]) -> None:
     """Wait until the peer brokers of one have some states."""
 

@@ -130,6 +130,8 @@ async def test_a_node_does_one_step_after_the_other(tmp_path: Path) -> None:
             assert await leader.do(do="link", uris=uris, identities={}) == {}
         for leader in (far, near):
             assert await leader.do(do="start") == {}
+        for leader in (far, near):
+            assert await leader.do(do="subscribe") == {}
         said = await near.do(do="ask", index=0)
         assert (said["ok"], said["told"]) == (True, "'x'")
         await near.end()

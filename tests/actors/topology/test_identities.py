@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from onward.actors.identity import load_key_file, make_key_file
-from onward.actors.topology import Topology, TopologyFailed, read
+from onward.actors.topology import RunningNode, Topology, TopologyFailed, factories, read
 from onward.protocol.identity import Lock, identity_text
 from onward.transports.simulated import SimulatedNetwork, simulate
 from tests.support.identities import key_of
 
-FILE = Path(__file__).resolve().parents[3] / "examples" / "topologies" / "identities.toml"
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "topologies"
+FILE = EXAMPLES / "identities.toml"
+GROUPS = EXAMPLES / "topics_and_domains.toml"
 TWO = """\
 [nodes.a]
 workers.echo = "echo"
@@ -56,6 +58,140 @@ def test_a_simulated_network_has_the_same_identities_in_each_run() -> None:
         return simulate(scenario, seed=5)
 
     assert run() == run()
+
+
+@pytest.mark.real_time
+async def test_topics_and_domains_over_sockets() -> None:
+    async with await Topology.start(read(GROUPS.read_bytes(), "groups.toml")) as topology:
+        names = ["bergen", "oslo", "oslo.till", "prices", "rome", "shops"]
+        assert sorted(topology.identities) == names
+        outcomes = await topology.check()
+    assert [outcome.ok for outcome in outcomes] == [True] * 5, outcomes
+
+
+def test_topics_and_domains_last_over_a_cut() -> None:
+    plan = read(GROUPS.read_bytes(), "groups.toml")
+
+    def run() -> list[tuple[bool, str]]:
+        async def scenario(network: SimulatedNetwork) -> list[tuple[bool, str]]:
+            async with await Topology.start(plan, network=network) as topology:
+                return [(each.ok, each.told) for each in await topology.check()]
+
+        return simulate(scenario, seed=3)
+
+    told = run()
+    assert [ok for ok, _ in told] == [True] * 8
+    assert told == run()
+
+
+INNER = """\
+[nodes.a]
+workers.echo = "echo"
+listeners.main = "tcp://127.0.0.1:0"
+[nodes.a.identity]
+topics.inner = { engine = "echo", scope = "shops", publishers = ["a"] }
+domains.shops.members = ["a", "b"]
+serve.echo = { domain = "shops", expose = ["list"] }
+[nodes.a.workers.log]
+kind = "record"
+also = ["list"]
+[nodes.b]
+workers.log = { kind = "record", also = ["list"] }
+[nodes.b.identity]
+subscribe.log = { topic = "inner", scope = "shops" }
+[[links]]
+from = "b"
+to = "a"
+join = true
+[[requests]]
+from = "a"
+route = "36#topic:{inner}"
+payload = "x"
+error = "no answer in time"
+timeout = 0.3
+[[requests]]
+from = "b"
+route = "list"
+expect = "x"
+[[requests]]
+from = "b"
+route = "36#domain:{shops} => list"
+expect = ""
+"""
+
+
+def test_a_topic_whose_scope_is_a_domain() -> None:
+    async def scenario(network: SimulatedNetwork) -> list[bool]:
+        async with await Topology.start(read(INNER, "t.toml"), network=network) as topology:
+            return [each.ok for each in await topology.check()]
+
+    assert simulate(scenario, seed=1) == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            'domains.shops.members = ["a", "b"]',
+            'domains.shops.members = ["a"]',
+            "t.toml:14: nodes.b.identity.subscribe.log: cannot subscribe to inner: the topic ",
+        ),
+        (
+            'subscribe.log = { topic = "inner", scope = "shops" }',
+            'join = ["shops"]',
+            "t.toml:13: nodes.b.identity: cannot join shops: a says DENIED",
+        ),
+        (
+            "topics.inner = {",
+            'topics.other = { engine = "echo", seed = "x" }\ntopics.inner = { seed = "x",',
+            "t.toml:6: nodes.a.identity.topics.inner: cannot be created: the topic ",
+        ),
+    ],
+)
+def test_what_other_nodes_refuse_is_told_with_its_line(old: str, new: str, told: str) -> None:
+    text = INNER.replace('["a", "b"]', '["a"]') if "join" in new else INNER
+    plan = read(text.replace(old, new), "t.toml")
+
+    async def scenario(network: SimulatedNetwork) -> str:
+        with pytest.raises(TopologyFailed) as failed:
+            await Topology.start(plan, network=network)
+        return str(failed.value)
+
+    assert simulate(scenario, seed=1).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('reserve = ["a"]', "3: nodes.c.identity: cannot reserve at a"),
+        ("domains.d.members = ['a']", "4: nodes.c.identity.domains.d: cannot have members"),
+        ('topics.t = { engine = "e", scope = "any", publishers = ["a"] }', "4: nodes.c.identity"),
+        ('serve.e = "shops"', "4: nodes.c.identity.serve.e: cannot serve"),
+        ('subscribe.e = "inner"', "4: nodes.c.identity.subscribe.e: cannot subscribe to inner"),
+        ('join = ["shops"]', "3: nodes.c.identity: cannot join shops"),
+    ],
+)
+async def test_a_node_that_runs_alone_has_to_know_identities_by_seeds(line: str, told: str) -> None:
+    link = '[[links]]\nfrom = "c"\nto = "a"\njoin = true\n'
+    text = f"""[nodes.c.workers]\ne = "echo"\n[nodes.c.identity]\n{line}\n{INNER}{link}"""
+    plan = read(text, "t.toml")
+    running = RunningNode(plan, "c", factories(plan))
+
+    async def start() -> None:
+        await running.start_workers()
+        await running.subscribe()
+
+    try:
+        await running.open()
+        await running.listen()
+        with pytest.raises(TopologyFailed) as failed:
+            await start()
+    finally:
+        await running.stop()
+    unknown = "shops" if "shops" in line else "inner" if "inner" in line else "a"
+    assert str(failed.value).startswith(f"t.toml:{told}")
+    end = f"the identity of {unknown} is not known here: give it a seed"
+    assert str(failed.value).endswith(end)
 
 
 @pytest.mark.real_time

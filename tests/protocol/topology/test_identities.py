@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onward.protocol import parse_route
-from onward.protocol.topology import IdentityPlan, Position, put_identities
+from onward.protocol.topology import IdentityPlan, KeyPlan, Position, put_identities
 from tests.protocol.topology.kinds import plan_of, problems_of
 
 TWO = """\
@@ -48,15 +48,16 @@ def test_identities_are_read() -> None:
     plan = plan_of(TWO.replace(" => {a}", ""))
     a, b, c, d = (plan.node(name).identity for name in "abcd")
     assert isinstance(a, IdentityPlan)
-    assert (a.seed, a.directory, a.is_made) == ("one", "{dir}/a.directory", False)
+    assert (a.key.seed, a.directory, a.makes_keys) == ("one", "{dir}/a.directory", False)
     assert a.reserve == ("b",)
     assert a.relay == ("from:{a}", "reserved")
     assert [list(map(str, each)) for each in (a.engines, a.expose)] == [["0#echo"], ["0#shop"]]
-    assert b == IdentityPlan(Position("t.toml", 13, ("nodes", "b", "identity")), "b.key")
+    place = Position("t.toml", 13, ("nodes", "b", "identity"))
+    assert b == IdentityPlan(place, KeyPlan("b.key"))
     assert c is not None
-    assert (c.key_file, c.passphrase_file) == ("c.key", "c.words")
+    assert c.key == KeyPlan("c.key", "c.words")
     assert d is not None
-    assert d.is_made
+    assert d.makes_keys
     assert [link.join for link in plan.links] == ["", "aera", None]
 
 
@@ -115,12 +116,15 @@ REQUEST = '[[requests]]\nfrom = "a"\nroute = '
         ),
         (
             A + REQUEST + '"36#node:{a}"\n',
-            "6: requests[0].route: no node or engine 'a' has an identity; there are: none",
+            (
+                "6: requests[0].route: no node, engine, topic or domain 'a' has an identity; "
+                "there are: none"
+            ),
         ),
         (
             A + "identity = { engines = ['echo'] }\n" + REQUEST + '"36#engine:{a.ecoh}"\n',
             (
-                "7: requests[0].route: no node or engine 'a.ecoh' has an identity; "
+                "7: requests[0].route: no node, engine, topic or domain 'a.ecoh' has an identity; "
                 "there are: a, a.echo; did you mean"
             ),
         ),
