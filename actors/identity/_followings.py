@@ -1,13 +1,17 @@
 """The topics of other nodes that engines of this node are subscribed to, or want to be.
 
 A topic is found by its advert: its first publisher is an engine, which is at a node, or the node
-itself. Other nodes are asked for what is missing, and a subscription waits for it, up to a limit.
+itself. Other nodes are asked for what is missing, and a node without a link is dialled if it may
+be; both again and again, with a time between that doubles, up to the patience of a subscription.
+
+A node that publishes and says that it has no such topic may have been started anew, and create it
+soon. It is asked again for a minute, which `SubscriptionLimits.absence` says; then the topic ends
+here as `UNKNOWN`. A topic that its node says is deleted ends at once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol as Interface
 
@@ -18,11 +22,11 @@ from ...protocol.identity import (
     Event,
     EventsLost,
     Identity,
+    LookUp,
     PublisherRestarted,
     RefusalReason,
     Refuse,
     ResultCode,
-    RoutingScope,
     SendTopicRecord,
     Subscription,
     SubscriptionAction,
@@ -38,23 +42,27 @@ from .._worker import Worker
 from ..runtime._timer import Timer
 from ._engines import Engine
 from ._publications import tell_record
-from ._subscriber_hooks import SubscriberHooks
+from ._reminders import Reminders
 from ._topic_places import TopicPlaces
+from ._waiting_subscriptions import PATIENCE, WaitingSubscription, WaitingSubscriptions
 
 if TYPE_CHECKING:
     from ._router import Router
 
-__all__ = ["Following", "FollowingEvents", "Followings", "Wanted"]
+__all__ = ["Following", "FollowingEvents", "Followings"]
 
 _logger = logging.getLogger("onward.actors.identity")
 
-_PATIENCE: Final = 30.0
-"""Time that a subscription waits at most until its topic is found and taken, in seconds. Then its
-result is `UNKNOWN`, or `TIMEOUT` if the topic is known."""
-_MOST_WANTED: Final = 1024
-"""Subscriptions that wait, and, counted apart, topics that messages wait for. Beyond: a further
-subscription is refused as `OVERFLOW`; the topic that was wanted longest ago is looked for no more,
-and its messages wait for their time."""
+_MOST_SOUGHT: Final = 1024
+"""Most topics that messages wait for. Beyond: the one that was wanted longest ago is looked for no
+more, and its messages wait for their time."""
+_SEARCH_AGAIN: Final = 1.0
+"""Time until a topic that subscriptions wait for is looked for again, in seconds. It doubles."""
+_CALL_AGAIN: Final = 2.0
+"""Time until a node that has no link any more is dialled for its topics, in seconds: one that is
+joined is back before. It doubles."""
+_LONGEST: Final = 60.0
+"""The longest time until the same is tried again, in seconds."""
 _MOST_ASKED: Final = 64
 """Most topics that a node which joins is asked for. Others wait until they are told."""
 _SOON: Final = 0.05
@@ -63,25 +71,6 @@ _REFUSALS: Final = {
     RefusalReason.SCOPE: ResultCode.SCOPE,
     RefusalReason.BANNED: ResultCode.DENIED,
 }
-
-
-@dataclass(slots=True)
-class Wanted:
-    """A subscription that waits.
-
-    Attributes:
-        engine: The engine.
-        scope: How far the topic may be.
-        hooks: What is called for the subscriber.
-        done: Receives the result.
-        until: The time until which it waits, in seconds of the loop.
-    """
-
-    engine: Engine
-    scope: RoutingScope
-    hooks: SubscriberHooks
-    done: Callable[[ResultCode], object]
-    until: float
 
 
 @dataclass(slots=True, eq=False)
@@ -114,7 +103,7 @@ class Following:
 class FollowingEvents(Interface):
     """Events of the topics of other nodes, for the part of the router."""
 
-    def taken(self, following: Following, wanted: list[Wanted]) -> bool:
+    def taken(self, following: Following, waiting: list[WaitingSubscription]) -> bool:
         """Receive a topic that its node lets this one have; return whether an engine has it."""
         ...
 
@@ -138,17 +127,23 @@ class Followings:
         router: The router.
         worker: Its worker.
         events: Receives what happens.
+
+    Attributes:
+        places: Where topics are.
+        waiting: The subscriptions that wait.
     """
 
     def __init__(self, router: Router, worker: Worker, events: FollowingEvents) -> None:
         self._router: Final = router
-        self._places: Final = TopicPlaces(router)
+        self.places: Final = TopicPlaces(router)
         self._worker: Final = worker
         self._events: Final = events
         self._of: Final[dict[Identity, Following]] = {}
         self._at: Final[dict[Identity, dict[Identity, Following]]] = {}
-        self._wanted: Final[dict[Identity, list[Wanted]]] = {}
-        self._count = 0
+        self.waiting: Final = WaitingSubscriptions()
+        # The topics that subscriptions wait for, and the nodes of topics that have no link.
+        self._searches: Final = Reminders(_SEARCH_AGAIN, _LONGEST)
+        self._calls: Final = Reminders(_CALL_AGAIN, _LONGEST)
         # The topics that messages wait for.
         self._sought: Final[dict[Identity, None]] = {}
         self._look_at: float | None = None
@@ -163,8 +158,8 @@ class Followings:
 
     def learn(self, topic: Identity) -> tuple[Identity, TopicAdvert] | None:
         """Learn the node of a topic by the directory; `None` if it is not known."""
-        found = self._places.learn(topic)
-        if self._places.is_full:
+        found = self.places.learn(topic)
+        if self.places.is_full:
             self.known()  # what is of no use any more is forgotten then
         return found
 
@@ -174,21 +169,21 @@ class Followings:
             self._router.lookups.ask(topic)
         self._sought.pop(topic, None)
         self._sought[topic] = None
-        if len(self._sought) > _MOST_WANTED:
+        if len(self._sought) > _MOST_SOUGHT:
             del self._sought[next(iter(self._sought))]
 
     def known(self, identity: Identity | None = None) -> None:
         """Receive word that more is known, of an identity or of any."""
-        if identity is not None and identity not in self._places.watched:
+        if identity is not None and identity not in self.places.watched:
             return
-        if self._look_at is None and (self._of or self._wanted or self._sought):
+        if self._look_at is None and (self._of or self.waiting or self._sought):
             self._look_at = self._router.loop_time() + _SOON
             self._arm(self._look_at)
 
     def _look(self) -> None:
         """Go on with all that waits for what is known now."""
         self._look_at = None
-        self._places.watched.clear()
+        self.places.watched.clear()
         for topic in tuple(self._sought):
             if self.learn(topic) is not None:
                 del self._sought[topic]
@@ -197,56 +192,67 @@ class Followings:
             found = self.learn(following.topic)
             if found is not None and found != (following.node, following.advert):
                 self._move(following, *found)
-        for topic in tuple(self._wanted):
-            if topic in self._wanted:
-                self._begin(topic)
+        for topic in self.waiting:
+            self._begin(topic)
 
     # --- to subscribe -------------------------------------------------------------------------
 
-    def ask(self, topic: Identity, wanted: Wanted) -> None:
+    def ask(self, topic: Identity, waiting: WaitingSubscription) -> None:
         """Subscribe an engine to a topic of another node, once it is found."""
-        waiting = self._wanted.setdefault(topic, [])
-        if any(each.engine.identity == wanted.engine.identity for each in waiting):
-            wanted.done(ResultCode.ALREADY_SUBSCRIBED)
+        code = self.waiting.add(topic, waiting)
+        if code is not ResultCode.OK:
+            waiting.done(code)
             return
-        if self._count >= _MOST_WANTED:
-            if not waiting:
-                del self._wanted[topic]
-            wanted.done(ResultCode.OVERFLOW)
-            return
-        waiting.append(wanted)
-        self._count += 1
-        if self.learn(topic) is None:
-            self._router.lookups.ask(topic)
-        self._begin(topic)
-        self._arm(wanted.until)
+        if len(self.waiting.of(topic)) == 1:
+            self._searches.remove(topic)  # it may be one of before
+        self._arm(self._searches.add(topic, self._router.loop_time()))
+        self._search(topic)
+        self._arm(waiting.until)
 
     def patience(self) -> float:
         """Return until when a subscription that is made now waits, in seconds of the loop."""
-        return self._router.loop_time() + _PATIENCE
+        return self._router.loop_time() + PATIENCE
+
+    def _search(self, topic: Identity) -> None:
+        """Look for a topic that subscriptions wait for, and for its node."""
+        if topic not in self.waiting or topic in self._of:
+            self._searches.remove(topic)
+            return
+        if self.learn(topic) is None:
+            self._router.lookups.ask(topic)
+        self._begin(topic)
 
     def _begin(self, topic: Identity) -> None:
-        """Ask the node of a topic, if it is known and there is a link to it."""
-        if topic in self._of:
+        """Ask the node of a topic, if it is known and there is a link to it, or dial it."""
+        if topic in self._of or topic not in self.waiting:
             return
         router = self._router
         if router.table.is_banned(topic):
-            self._settle(topic, lambda _: ResultCode.DENIED)
+            self.waiting.settle(topic, lambda _: ResultCode.DENIED)
             return
         found = self.learn(topic)
         if found is None:
             return
         destination = Destination(DestinationKind.TOPIC, topic)
         linked = False
-        for each in tuple(self._wanted[topic]):
+        wanted: dict[Identity, None] = {}
+        refused: dict[int, ResultCode] = {}
+        for each in self.waiting.of(topic):
             match router.decide(destination, each.scope, each.engine.identity):
                 case Refuse(reason):
-                    result = _REFUSALS.get(reason, ResultCode.UNKNOWN)
-                    self._settle(topic, lambda one: result if one is each else None)  # noqa: B023 - called at once
+                    refused[id(each)] = _REFUSALS.get(reason, ResultCode.UNKNOWN)
                 case ToPeer(_, int()):
                     linked = True
+                case ToPeer(node):
+                    wanted[node] = None
+                case LookUp(missing):
+                    wanted[missing.identity] = None
                 case _:
                     pass
+        if refused:
+            self.waiting.settle(topic, lambda each: refused.get(id(each)))
+        for identity in wanted:
+            router.want(identity)
         if linked:
             self._follow(topic, *found)
 
@@ -255,30 +261,16 @@ class Followings:
         self._at.setdefault(node, {})[topic] = following
         self._run(following, following.subscription.join(self._router.loop_time()))
 
-    def _settle(self, topic: Identity, result: Callable[[Wanted], ResultCode | None]) -> None:
-        """End the subscriptions that wait for a topic and have a result."""
-        left: list[Wanted] = []
-        ended: list[tuple[Wanted, ResultCode]] = []
-        for each in self._wanted.pop(topic, ()):
-            code = result(each)
-            if code is None:
-                left.append(each)
-            else:
-                ended.append((each, code))
-        if left:
-            self._wanted[topic] = left
-        self._count -= len(ended)
-        for each, code in ended:
-            each.done(code)
-
     def engine_ended(self, engine: Engine) -> None:
         """End the subscriptions of an engine that wait."""
-        for topic in tuple(self._wanted):
+        for topic in self.waiting:
             self.cancel(topic, engine)
 
     def cancel(self, topic: Identity, engine: Engine) -> None:
         """End the subscription of an engine that waits for a topic, as `DENIED`."""
-        self._settle(topic, lambda each: ResultCode.DENIED if each.engine is engine else None)
+        self.waiting.settle(
+            topic, lambda each: ResultCode.DENIED if each.engine is engine else None
+        )
         self._leave_unwanted(topic)
 
     # --- what the node of a topic sends -------------------------------------------------------
@@ -313,9 +305,7 @@ class Followings:
         if following.is_taken or following.subscription.state is not SubscriptionState.FOLLOWING:
             return
         following.is_taken = True
-        wanted = self._wanted.pop(following.topic, [])
-        self._count -= len(wanted)
-        if not self._events.taken(following, wanted):
+        if not self._events.taken(following, self.waiting.take(following.topic)):
             self.leave(following.topic)
 
     def _run(self, following: Following, actions: list[SubscriptionAction]) -> None:
@@ -350,9 +340,18 @@ class Followings:
     def _end(self, following: Following, reason: ResultCode) -> None:
         """End a topic, by its node or for this one."""
         self._forget(following)
-        self._settle(following.topic, lambda _: reason)
-        if following.is_taken:
-            self._events.gone(following, reason)
+        self.waiting.settle(following.topic, lambda _: reason)
+        if not following.is_taken:
+            return
+        if following.subscription.is_absent:
+            self._router.counts["topics that their node did not have again in time"] += 1
+        _logger.warning(
+            "the topic %s has ended here: %s",
+            short_text(following.topic),
+            reason.name,
+            extra={"event": "identity.topic_ended"},
+        )
+        self._events.gone(following, reason)
 
     def _forget(self, following: Following) -> None:
         if self._of.get(following.topic) is following:
@@ -379,6 +378,9 @@ class Followings:
         self._lost(after, None)
         if node in self._router.peers.sessions:
             self._run(after, after.subscription.join(self._router.loop_time()))
+        else:
+            self._call(node)
+            self._router.want(node)
 
     def leave(self, topic: Identity) -> None:
         """End the subscription of this node, as no engine has it any more."""
@@ -391,17 +393,30 @@ class Followings:
 
     def node_joined(self, node: Identity) -> None:
         """Ask a node for its topics again, as there is a link to it."""
+        self._calls.remove(node)
         for following in tuple(self._at.get(node, {}).values()):
             self._run(following, following.subscription.join(self._router.loop_time()))
-        for topic in [*self._wanted, *self._sought][:_MOST_ASKED]:
+        for topic in [*self.waiting, *self._sought][:_MOST_ASKED]:
             if self.learn(topic) is None:
                 self._router.lookups.ask(topic)
         self.known()
 
     def node_lost(self, node: Identity) -> None:
-        """Wait for the next link to a node."""
+        """Wait for the next link to a node, which is dialled if it may be."""
         for following in tuple(self._at.get(node, {}).values()):
             self._run(following, following.subscription.cut())
+        if node in self._at:
+            self._call(node)
+
+    def _call(self, node: Identity) -> None:
+        self._arm(self._calls.add(node, self._router.loop_time()))
+
+    def _call_again(self, node: Identity) -> None:
+        """Dial or look up a node of topics that has no link; it answers by joining."""
+        if node in self._router.peers.sessions or node not in self._at:
+            self._calls.remove(node)
+        else:
+            self._router.want(node)
 
     def banned(self, identity: Identity) -> None:
         """End what has no trust any more: a topic, or those of a node or by a publisher."""
@@ -434,22 +449,29 @@ class Followings:
             self._look()
         for following in tuple(self._of.values()):
             self._run(following, following.subscription.handle_timer(now))
-        for topic, wanted in tuple(self._wanted.items()):
-            if wanted[0].until <= now:
-                self._give_up(topic, now)
+        for node in self._calls.take_due(now):
+            self._call_again(node)
+        for topic in self._searches.take_due(now):
+            self._search(topic)
+        for topic in self.waiting.late(now):
+            self._give_up(topic, now)
         self._arm(self._look_at)
         for each in self._of.values():
             self._arm(each.subscription.get_timer())
-        for wanted in self._wanted.values():
-            self._arm(wanted[0].until)
+        for table in (self._calls, self._searches, self.waiting):
+            self._arm(table.get_timer())
 
     def _give_up(self, topic: Identity, now: float) -> None:
-        late = ResultCode.UNKNOWN if self.learn(topic) is None else ResultCode.TIMEOUT
-        self._settle(topic, lambda each: late if each.until <= now else None)
+        following, late = self._of.get(topic), ResultCode.TIMEOUT
+        if self.learn(topic) is None or (
+            following is not None and following.subscription.is_absent
+        ):
+            late = ResultCode.UNKNOWN
+        self.waiting.settle(topic, lambda each: late if each.until <= now else None)
         self._leave_unwanted(topic)
 
     def _leave_unwanted(self, topic: Identity) -> None:
         """End the subscription of this node that no engine waits for any more."""
         following = self._of.get(topic)
-        if topic not in self._wanted and following is not None and not following.is_taken:
+        if topic not in self.waiting and following is not None and not following.is_taken:
             self.leave(topic)

@@ -36,12 +36,13 @@ from ...protocol.identity import (
 from ...protocol.ockam import decode_message
 from .._worker import Worker
 from ._carriage import ENGINE, is_reserved
-from ._followings import Following, Followings, Wanted
+from ._followings import Following, Followings
 from ._options import IdentityOptions
 from ._outgoing import ONWARD
 from ._publications import Publications
 from ._session import Session
 from ._topic_reports import TopicReport
+from ._waiting_subscriptions import WaitingSubscription
 
 if TYPE_CHECKING:
     from ._router import Router
@@ -172,14 +173,14 @@ class TopicNetwork:
 
     # --- events of topics elsewhere -----------------------------------------------------------
 
-    def taken(self, following: Following, wanted: list[Wanted]) -> bool:
+    def taken(self, following: Following, waiting: list[WaitingSubscription]) -> bool:
         """Subscribe the engines that wait; return whether there is one."""
         table, topic = self._topics.table, following.topic
         publishers = following.advert.publishers
         code = table.follow(
             topic, following.advert.scope, None if publishers is None else frozenset(publishers)
         )
-        for each in wanted:
+        for each in waiting:
             if code is not ResultCode.OK:
                 each.done(code)
             else:

@@ -49,7 +49,6 @@ from ..routing._pending import Pending
 from ..runtime._run_queue import Phase
 from ._carriage import ENGINE, Carriage, carriage_at, reply_address
 from ._engines import Engine
-from ._followings import Wanted
 from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._outgoing import Undelivered
@@ -61,6 +60,7 @@ from ._topic_network import TopicNetwork
 from ._topic_reports import TopicReport
 from ._topic_requests import serve_topic_requests
 from ._topic_worker import TopicWorker
+from ._waiting_subscriptions import WaitingSubscription
 
 if TYPE_CHECKING:
     from ._router import Router
@@ -247,6 +247,7 @@ class Topics(RouterPart):
 
     def _updated(self, update: IdentityUpdated) -> None:
         """Publish a change of the directory, and go on with what waits for it."""
+        self.network.followings.places.moved(update.identity)
         self.network.followings.known(update.identity)
         self.network.publications.domain_changed(update.identity)
         subscribers = self.table.subscribers(self.updates)
@@ -361,8 +362,8 @@ class Topics(RouterPart):
         beyond = scope.kind is not ScopeKind.LOCAL
         if code is ResultCode.UNKNOWN and beyond and requester is not None:
             followings = self.network.followings
-            wanted = Wanted(requester, scope, hooks, done, followings.patience())
-            followings.ask(topic, wanted)
+            until = followings.patience()
+            followings.ask(topic, WaitingSubscription(requester, scope, hooks, done, until))
             return
         done(code)
 
@@ -370,13 +371,13 @@ class Topics(RouterPart):
         """End the wait of an engine for a topic."""
         self.network.followings.cancel(topic, engine)
 
-    def subscribe_here(self, topic: Identity, wanted: Wanted) -> None:
+    def subscribe_here(self, topic: Identity, waiting: WaitingSubscription) -> None:
         """Subscribe an engine that has waited, as the topic is here now."""
-        engine = wanted.engine.identity
-        code = self.table.subscribe(topic, engine, wanted.scope)
+        engine = waiting.engine.identity
+        code = self.table.subscribe(topic, engine, waiting.scope)
         if code is ResultCode.OK:
-            self._hooks.add(engine, topic, wanted.hooks)
-        wanted.done(code)
+            self._hooks.add(engine, topic, waiting.hooks)
+        waiting.done(code)
 
     def unsubscribe(self, topic: Identity, requester: Engine | None) -> ResultCode:
         """End the subscription of an engine."""

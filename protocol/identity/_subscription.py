@@ -42,6 +42,9 @@ __all__ = [
     "SubscriptionState",
 ]
 
+_MOST_DOUBLED: Final = 100
+"""How often the time until the next try doubles at most; it is over its limit long before."""
+
 Tries: TypeAlias = Annotated[int, Range(least=1, most=100)]
 """A number of tries."""
 
@@ -57,12 +60,16 @@ class SubscriptionLimits:
         max_wait: The longest such time, in seconds.
         tries: How often the same is asked for. Then the events are lost, or the subscription ends
             with `TIMEOUT`.
+        absence: Time for which a publisher that says it has no such topic is asked again, in
+            seconds: it may have been started anew, and create it soon. Then the subscription ends
+            with `UNKNOWN`.
     """
 
     held_bytes: Count = 4 * 1024 * 1024
     first_wait: Seconds = 0.5
     max_wait: Seconds = 30.0
     tries: Tries = 6
+    absence: Seconds = 60.0
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -184,6 +191,7 @@ class SubscriptionCounters:
         lost: Events that were missed for good.
         restarts: Starts of the publisher that were seen.
         resends: Requests for missing events.
+        absences: Answers of the publisher that it has no such topic.
     """
 
     delivered: int = 0
@@ -194,6 +202,7 @@ class SubscriptionCounters:
     lost: int = 0
     restarts: int = 0
     resends: int = 0
+    absences: int = 0
 
 
 class Subscription:
@@ -206,6 +215,8 @@ class Subscription:
     """
 
     __slots__ = (
+        "_absent",
+        "_absent_until",
         "_actions",
         "_asked_until",
         "_deadline",
@@ -242,6 +253,14 @@ class Subscription:
         self._held_bytes = 0
         self._tries = 0
         self._deadline: float | None = None
+        # How often the publisher has said that it has no such topic, and until when it is asked.
+        self._absent = 0
+        self._absent_until: float | None = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the publisher has said that it has no such topic, and has not taken it since."""
+        return self._absent_until is not None
 
     def get_timer(self) -> float | None:
         """Return when `handle_timer` is due, in seconds of a monotonic clock; `None` for never."""
@@ -250,7 +269,8 @@ class Subscription:
     def join(self, now: float) -> list[SubscriptionAction]:
         """Ask the publisher for the events, as there is a link to it."""
         if self._enter(_I.JOIN):
-            self._tries = 0
+            self._tries = self._absent = 0
+            self._absent_until = None
             self._ask(now)
         return self._flush()
 
@@ -315,9 +335,9 @@ class Subscription:
             return []
         exhausted = self._tries >= self._limits.tries
         if self.state is SubscriptionState.ASKING:
-            if exhausted:
+            if exhausted or (self._absent_until is not None and now >= self._absent_until):
                 self._enter(_I.REFUSED)
-                self._end(ResultCode.TIMEOUT)
+                self._end(ResultCode.UNKNOWN if self.is_absent else ResultCode.TIMEOUT)
             else:
                 self._ask(now)
         elif exhausted:
@@ -330,12 +350,15 @@ class Subscription:
     def _answered(self, answer: TopicSubscribed, now: float) -> None:
         if self.state is not SubscriptionState.ASKING or answer.request != self._request:
             return
+        if answer.result is ResultCode.UNKNOWN:
+            self._wait_for_topic(now)
+            return
         if answer.result is not ResultCode.OK:
             self._enter(_I.REFUSED)
             self._end(answer.result)
             return
         self._enter(_I.ACCEPTED)
-        self._deadline = None
+        self._deadline = self._absent_until = None
         if not self._placed:
             self._placed = True
             self._next = self._known = answer.next
@@ -343,6 +366,16 @@ class Subscription:
             # Only the answer to a request of this link says so: the publisher's clock went back.
             self._restart(instance_of(answer.next))
         self._observe(self._next, max(answer.next, self._known), now)
+
+    def _wait_for_topic(self, now: float) -> None:
+        """Ask again later, as the publisher has no such topic, or not yet."""
+        self.counters.absences += 1
+        self._request += 1  # the same answer again says nothing new
+        if self._absent_until is None:
+            self._absent_until = now + self._limits.absence
+        self._tries = self._absent
+        self._wait(now)
+        self._absent, self._tries = self._tries, 0
 
     def _observe(self, first: int, following: int, now: float) -> None:
         """Add that there are events before `following`, at the publisher those from `first` on."""
@@ -430,8 +463,11 @@ class Subscription:
         self._wait(now)
 
     def _wait(self, now: float) -> None:
-        wait = self._limits.first_wait * 2**self._tries
-        self._deadline = now + min(wait, self._limits.max_wait)
+        wait = self._limits.first_wait * 2 ** min(self._tries, _MOST_DOUBLED)
+        deadline = now + min(wait, self._limits.max_wait)
+        if self._absent_until is not None:
+            deadline = min(deadline, self._absent_until)
+        self._deadline = deadline
         self._tries += 1
 
     def _end(self, result: ResultCode) -> None:

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from onward.actors import MailboxOptions, Node, Unresolved
-from onward.actors.identity import TopicRefused
+from onward.actors.identity import ROUTER, TopicRefused
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_address
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.testing import Probe
@@ -26,12 +26,14 @@ from onward.protocol.identity import (
     Destination,
     DestinationKind,
     DomainAdvert,
+    EngineAdvert,
     EngineContent,
     EngineMessage,
     Event,
     EventRecord,
     Greeting,
     Identity,
+    NodeAdvert,
     Protocol,
     ResendEvents,
     ResultCode,
@@ -239,6 +241,153 @@ async def test_a_node_that_publishes_and_starts_anew_is_followed_again(b: Node, 
     assert payloads(there) == [b"of 0", b"of 1"]
     assert lost == [None]
     assert theirs.refused()["restarts of nodes that publish topics"] == 1
+
+
+@pytest.mark.parametrize("late", [20, 100])
+async def test_a_node_that_starts_anew_has_a_minute_to_create_its_topic_again(
+    c: Node, late: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = await attached(c)
+    lost, ended = list[int | None](), list[ResultCode]()
+    there = await Recorder.on(c, "there")
+    async with Node("a") as a:
+        ours = await publishing(a)
+        await joined((c, theirs), a)
+        tell(ours, theirs)
+        await theirs.subscribe(TOPIC, "there", on_lost=lost.append, on_end=ended.append)
+    async with Node("a") as a:
+        anew = await attached(a)
+        await joined((c, theirs), a)
+        with caplog.at_level(logging.WARNING):
+            await asyncio.sleep(late)
+        await Recorder.on(a, "owner")
+        owner = anew.engine("owner")
+        told = TopicAdvert(TOPIC, (), (owner, anew.own), SCOPE_ANY, 1, MILLISECONDS)
+        advert = sign_advert(told, TOPIC_KEY)
+        anew.create_topic(TOPIC, engine="owner", scope=SCOPE_ANY, advert=advert)
+        if late > 60:
+            assert ended == [ResultCode.UNKNOWN]
+            reason = "topics that their node did not have again in time"
+            assert theirs.refused() == {reason: 1}
+            assert "has ended here: UNKNOWN" in caplog.text
+            assert len(theirs.topics()) == 1
+            return
+        assert ended == []
+        a.send(TEXT, b"kept")  # before any node is subscribed no event has a number
+        await asyncio.sleep(20)
+        a.send(TEXT, b"again")
+        assert (await there.next()).payload == b"again"
+        assert (ended, lost) == ([], [None])
+
+
+async def test_a_subscriber_that_is_early_has_the_topic_once_it_is_created(
+    a: Node, c: Node
+) -> None:
+    theirs, ours = await attached(c), await attached(a)
+    await joined((c, theirs), a)
+    there = await Recorder.on(c, "there")
+    await Recorder.on(a, "owner")
+    told = TopicAdvert(TOPIC, (), (ours.engine("owner"), ours.own), SCOPE_ANY, 1, MILLISECONDS)
+    advert = sign_advert(told, TOPIC_KEY)
+    theirs.directory.put(advert, AdvertSource.LOCAL)
+    asked = c.loop.create_task(theirs.subscribe(TOPIC, "there"))
+    await asyncio.sleep(10)
+    assert not asked.done()
+    ours.create_topic(TOPIC, engine="owner", scope=SCOPE_ANY, advert=advert)
+    await asyncio.sleep(10)
+    await asked
+    a.send(TEXT, b"first")
+    assert (await there.next()).payload == b"first"
+
+
+async def test_a_topic_that_its_node_never_creates_is_unknown(a: Node, c: Node) -> None:
+    theirs, ours = await attached(c), await attached(a)
+    await joined((c, theirs), a)
+    await Recorder.on(c, "there")
+    told = TopicAdvert(TOPIC, (), (ours.own,), SCOPE_ANY, 1, MILLISECONDS)
+    theirs.directory.put(sign_advert(told, TOPIC_KEY), AdvertSource.LOCAL)
+    began = c.loop.time()
+    with pytest.raises(TopicRefused, match=": UNKNOWN"):
+        await theirs.subscribe(TOPIC, "there")
+    assert c.loop.time() - began == pytest.approx(30.0, abs=0.1)
+    assert len(theirs.topics()) == 1
+
+
+async def test_a_topic_that_others_learn_of_later_is_asked_for_again(
+    a: Node, b: Node, c: Node
+) -> None:
+    ours, between, theirs = await attached(a), await attached(b), await attached(c)
+    await joined((a, ours), b)
+    await joined((c, theirs), b)
+    await joined((c, theirs), a)
+    del between
+    await Recorder.on(c, "there")
+    asked = c.loop.create_task(theirs.subscribe(TOPIC, "there"))
+    await asyncio.sleep(10)
+    # It hears of it by no node that tells it.
+    await Recorder.on(a, "owner")
+    told = TopicAdvert(TOPIC, (), (ours.own,), SCOPE_ANY, 1, MILLISECONDS)
+    advert = sign_advert(told, TOPIC_KEY)
+    sessions = ours._router.peers.sessions
+    for session in sessions.values():
+        session.is_greeted = False
+    ours.create_topic(TOPIC, engine="owner", scope=SCOPE_ANY, advert=advert)
+    for session in sessions.values():
+        session.is_greeted = True
+    await asyncio.sleep(10)
+    await asked
+
+
+async def dialled_topic(a: Node, c: Node) -> tuple[Identities, Identities]:
+    """Have a node publish a topic that another one knows by adverts alone, and may dial."""
+    ours, theirs = await publishing(a), await attached(c, dials=("memory",))
+    listener = await a.listen("memory://publisher", expose=[ROUTER])
+    ours.advertise(listener.uri)
+    for each in (*ours.directory.adverts_for(TOPIC), ours._router.own_adverts.of_node()):
+        theirs.directory.put(each, AdvertSource.LOCAL)
+    return ours, theirs
+
+
+async def test_a_subscription_dials_the_node_of_its_topic(a: Node, c: Node) -> None:
+    ours, theirs = await dialled_topic(a, c)
+    there = await subscribed(theirs, "there")
+    assert theirs.peers() == (ours.own,)
+    a.send(TEXT, b"near")
+    assert (await there.next()).payload == b"near"
+    assert theirs._router.dialling.counts == {"opened": 1}
+
+
+async def test_a_node_of_topics_that_is_lost_is_dialled_again(a: Node, c: Node) -> None:
+    ours, theirs = await dialled_topic(a, c)
+    there = await subscribed(theirs, "there")
+    peers = theirs._router.peers
+    for _ in range(2):
+        peers._disconnect(peers.sessions[ours.own], "a test")
+        await is_alone(ours)
+        a.send(TEXT, b"missed")
+        await asyncio.sleep(3)
+        assert theirs.peers() == (ours.own,)
+    await came(there, 2)
+    theirs.unsubscribe(TOPIC, "there")
+    peers._disconnect(peers.sessions[ours.own], "a test")
+    await asyncio.sleep(100)
+    assert theirs.peers() == ()
+    assert theirs._router.dialling.counts == {"opened": 3}
+
+
+async def test_a_subscription_dials_a_node_again_that_it_cannot_reach(a: Node, c: Node) -> None:
+    ours, theirs = await publishing(a), await attached(c, dials=("memory",))
+    ours.advertise("memory://late publisher")
+    for each in (*ours.directory.adverts_for(TOPIC), ours._router.own_adverts.of_node()):
+        theirs.directory.put(each, AdvertSource.LOCAL)
+    await Recorder.on(c, "there")
+    asked = c.loop.create_task(theirs.subscribe(TOPIC, "there"))
+    await asyncio.sleep(5)
+    assert not asked.done()
+    await a.listen("memory://late publisher", expose=[ROUTER])
+    await asyncio.sleep(20)
+    await asked
+    assert theirs.peers() == (ours.own,)
 
 
 async def test_a_topic_that_is_deleted_ends_at_other_nodes(a: Node, c: Node) -> None:
@@ -805,7 +954,8 @@ async def test_a_topic_that_its_subscribers_may_not_have_is_left(a: Node, c: Nod
 async def test_more_subscriptions_than_may_wait_are_refused(
     c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.identity._followings._MOST_WANTED", 1)
+    monkeypatch.setattr("onward.actors.identity._waiting_subscriptions._MOST_WAITING", 1)
+    monkeypatch.setattr("onward.actors.identity._followings._MOST_SOUGHT", 1)
     monkeypatch.setattr("onward.actors.identity._topic_places._MOST_WATCHED", 2)
     theirs = await attached(c)
     for name in ("one", "two"):
@@ -820,7 +970,7 @@ async def test_more_subscriptions_than_may_wait_are_refused(
     await asyncio.sleep(1)
     followings = theirs._topics.network.followings
     assert len(followings._sought) == 1
-    assert len(followings._places.watched) <= 4
+    assert len(followings.places.watched) <= 4
     with pytest.raises(TopicRefused, match=": UNKNOWN"):
         await asked
 
@@ -1043,13 +1193,74 @@ async def test_what_waits_is_not_looked_at_for_each_greeting(a: Node, c: Node) -
     await Recorder.on(c, "screen")
     asked = asyncio.create_task(ours.subscribe(TOPIC, "screen"))
     followings = ours._topics.network.followings
-    await eventually(lambda: followings._wanted and followings._look_at is None)
+    await eventually(lambda: len(followings.waiting) and followings._look_at is None)
     before = c.statistics().handled
     for _ in range(10):
         strange.say(ControlContent(serialize_greeting(Greeting(0, 0))))
     await eventually(lambda: c.statistics().handled >= before + 10)
     assert followings._look_at is None
     asked.cancel()
+
+
+async def test_what_is_published_follows_the_publisher_to_its_new_node(
+    a: Node, b: Node, c: Node
+) -> None:
+    own, owner = key_of("a").identity, key_of("owner")
+    ours, before, after = await attached(a), await attached(b), await attached(c)
+    await joined((a, ours), b)
+    await joined((a, ours), c)
+    told = TopicAdvert(TOPIC, (), (owner.identity, own), SCOPE_ANY, 1, MILLISECONDS)
+    advert = sign_advert(told, TOPIC_KEY)
+
+    async def take(there: Identities, name: str) -> Recorder:
+        await Recorder.on(there.node, "owner")
+        there.engine("owner", owner)
+        there.create_topic(TOPIC, engine="owner", scope=SCOPE_ANY, advert=advert)
+        recorder = await Recorder.on(there.node, name)
+        await there.subscribe(TOPIC, name)
+        return recorder
+
+    old = await take(before, "old")
+    await eventually(lambda: ours._router.is_at(owner.identity, before.own))
+    a.send(TEXT, b"there")
+    await came(old, 1)
+    await b.stop_worker("owner")
+    await asyncio.sleep(1)  # of the virtual clock: its advert is newer
+    new = await take(after, "new")
+    await eventually(lambda: ours._router.is_at(owner.identity, after.own))
+    await eventually(lambda: not ours.directory.directory.has_updates)  # routes follow it
+    a.send(TEXT, b"here")
+    await came(new, 1)
+    assert before.refused() == {}
+    # An advert of the publisher without a node of use leads nowhere.
+    told_of = EngineAdvert(owner.identity, ours.own, None, 2**32 - 1, MILLISECONDS)
+    ours.directory.put(sign_advert(told_of, owner), AdvertSource.LOCAL)
+    await eventually(lambda: not ours.directory.directory.has_updates)
+    a.send(TEXT, b"nowhere")
+    await asyncio.sleep(1)
+    assert payloads(new) == [b"here"]
+    assert ours._router.table.route(Destination(DestinationKind.TOPIC, TOPIC)) is None
+
+
+async def test_places_of_topics_have_a_limit(c: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onward.actors.identity._topic_places._MOST_PLACED", 2)
+    theirs = await attached(c)
+    router, places = theirs._router, theirs._topics.network.followings.places
+    keys = [key_of(f"topic {number}") for number in range(3)]
+    node = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, MILLISECONDS), STRANGE)
+    theirs.directory.put(node, AdvertSource.LOCAL)
+
+    def at(key: SigningKey) -> object:
+        return router.table.route(Destination(DestinationKind.TOPIC, key.identity))
+
+    for key in keys:
+        told = TopicAdvert(key.identity, (), (STRANGE.identity,), SCOPE_ANY, 1, MILLISECONDS)
+        theirs.directory.put(sign_advert(told, key), AdvertSource.LOCAL)
+        assert places.learn(key.identity) is not None
+    # The oldest one is found anew when it is needed.
+    assert [at(key) is None for key in keys] == [True, False, False]
+    assert places.learn(keys[0].identity) is not None
+    assert [at(key) is None for key in keys] == [False, True, False]
 
 
 async def test_what_is_published_to_a_topic_that_has_moved_goes_to_its_node(

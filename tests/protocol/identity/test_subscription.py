@@ -212,6 +212,70 @@ def test_a_refusal_ends_it() -> None:
     assert subscription.leave() == []
 
 
+NONE = ResultCode.UNKNOWN
+"""The result of a publisher that has no such topic."""
+
+
+def test_a_publisher_that_has_no_such_topic_yet_is_asked_again_for_a_while() -> None:
+    subscription = Subscription(TOPIC, PUBLISHER)
+    subscription.join(0)
+    asked: list[float] = []
+    now, request = 0.0, 1
+    while not subscription.receive(TopicSubscribed(TOPIC, request, NONE), now):
+        assert subscription.is_absent
+        assert state_of(subscription) is SubscriptionState.ASKING
+        # The same answer again is none.
+        assert subscription.receive(TopicSubscribed(TOPIC, request, NONE), now) == []
+        now = subscription.get_timer() or 0.0
+        request += 2
+        actions = subscription.handle_timer(now)
+        if actions != subscribe(request):
+            break
+        asked.append(now)
+    # The time doubles, up to 30 seconds.
+    assert asked == [0.5, 1.5, 3.5, 7.5, 15.5, 31.5]
+    assert (now, actions) == (60, [SubscriptionEnded(NONE)])
+    assert subscription.get_timer() is None
+    assert state_of(subscription) is SubscriptionState.ENDED
+    assert subscription.is_absent
+    assert subscription.counters.absences == 7
+
+
+def test_a_publisher_that_has_its_topic_again_is_followed_where_it_was() -> None:
+    subscription = following()
+    subscription.receive_event(event(0), 0)
+    subscription.cut()
+    subscription.join(10)
+    assert subscription.receive(TopicSubscribed(TOPIC, 2, NONE), 10) == []
+    assert subscription.handle_timer(10.5) == subscribe(4)
+    anew = first_number(2000)
+    answer = TopicSubscribed(TOPIC, 4, OK, anew + 1)
+    assert subscription.receive(answer, 11) == [PublisherRestarted(2000), resend(0, 1, anew)]
+    assert not subscription.is_absent
+    # For the next time there is as much time again.
+    subscription.cut()
+    subscription.join(100)
+    assert subscription.receive(TopicSubscribed(TOPIC, 5, NONE), 100) == []
+    assert subscription.get_timer() == 100.5
+
+
+def test_a_publisher_without_its_topic_that_answers_no_more_ends_it_as_unknown() -> None:
+    limits = SubscriptionLimits(first_wait=1, tries=2, absence=10)
+    subscription = Subscription(TOPIC, PUBLISHER, limits)
+    subscription.join(0)
+    subscription.receive(TopicSubscribed(TOPIC, 1, NONE), 0)
+    assert subscription.handle_timer(1) == subscribe(3)
+    assert subscription.handle_timer(2) == subscribe(4)
+    assert subscription.handle_timer(4) == [SubscriptionEnded(NONE)]
+    # It is not waited for longer than for one that answers.
+    subscription = Subscription(TOPIC, PUBLISHER, SubscriptionLimits(first_wait=8, absence=10))
+    subscription.join(0)
+    subscription.receive(TopicSubscribed(TOPIC, 1, NONE), 0)
+    assert subscription.handle_timer(8) == subscribe(3)
+    assert subscription.get_timer() == 10
+    assert subscription.handle_timer(10) == [SubscriptionEnded(NONE)]
+
+
 def test_the_end_of_the_topic_ends_it() -> None:
     subscription = following()
     assert subscription.receive(TopicUnsubscribed(TOPIC, 7, OK), 0) == []
