@@ -240,7 +240,11 @@ class DomainsPart(RouterPart):
                 self._not_sent(request)  # the node that asks does not wait for room here
                 return None
             content = ControlContent(serialize_domain_record(request))
-            return router.outgoing.tell(node, content, lambda _: self._not_sent(request))
+
+            def failed(_: OnwardError) -> None:
+                self._not_sent(request)
+
+            return router.outgoing.tell(node, content, failed, request.expiry)
         if is_full:
             self._not_answered()  # the other node may ask on and on, and take no answer
             return None

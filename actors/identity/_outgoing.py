@@ -128,11 +128,16 @@ class Outgoing:
         elif self._is_request(message):
             written = message._replace(return_route=(ASKS, *message[1]))
         try:
+            expiry = self.expiry(message)
             envelope = self.envelope(own, destination, written, home, carriage, reply_to)
         except PayloadTooBig as error:
             undelivered(message, error)
             return None
-        return self.tell(home, EngineContent(envelope), lambda error: undelivered(message, error))
+
+        def failed(error: OnwardError) -> None:
+            undelivered(message, error)
+
+        return self.tell(home, EngineContent(envelope), failed, expiry)
 
     def _is_request(self, message: Message) -> bool:
         """Whether a message is a request of this node: its answer is to name its id."""
@@ -205,17 +210,21 @@ class Outgoing:
             return
         self.tell(node, content, lambda _: None)
 
-    def tell(self, node: Identity, content: P2PContent, failed: Failed) -> Awaitable[None] | None:
+    def tell(
+        self, node: Identity, content: P2PContent, failed: Failed, expiry: int | None = None
+    ) -> Awaitable[None] | None:
         """Send a content to another node that there is a link to.
 
         Args:
             node: The node.
             content: The content.
             failed: Receives the reason if it is certainly not handed over.
+            expiry: When it is of no use any more, in Unix milliseconds: if it waits for room until
+                then it is dropped, and counted. `None` for never.
 
         Returns:
             `None`, or what to wait for before the next message, as many wait for room.
         """
         self._router.dialling.used(node, content)
         record = record_of(self._router.own, node, content, filled=self._options.padding)
-        return self._router.peers.send(node, record, failed)
+        return self._router.peers.send(node, record, failed, expiry)

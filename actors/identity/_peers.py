@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -77,6 +77,7 @@ class Peers:
         table: The routing table, which knows the nodes that are banned.
         verifiers: Public keys that are ready to verify.
         events: Receives what happens.
+        milliseconds: Returns the time since the Unix epoch, in milliseconds.
 
     Attributes:
         counts: What was refused or dropped, by its reason.
@@ -91,6 +92,7 @@ class Peers:
         table: RoutingTable,
         verifiers: Verifiers,
         events: PeerEvents,
+        milliseconds: Callable[[], int],
     ) -> None:
         self.counts: Final = Counter[str]()
         self.sessions: Final[dict[Identity, Session]] = {}
@@ -102,6 +104,7 @@ class Peers:
         self._table: Final = table
         self._verifiers: Final = verifiers
         self._events: Final = events
+        self._milliseconds: Final = milliseconds
         self._ways: Final[dict[Route, Way]] = {}
         self._way_of: Final[dict[Session, Way]] = {}
         self._numbers: Final = count(1)
@@ -321,7 +324,14 @@ class Peers:
                 self._forget(way)
                 return
         session = Session(
-            node, self._worker, way.route, channel, dialled, next(self._numbers), self._sealed
+            node,
+            self._worker,
+            way.route,
+            channel,
+            dialled,
+            next(self._numbers),
+            self._sealed,
+            self._is_late,
         )
         session.greets_by = self._now() + self._options.handshake_time
         self._way_of[session] = way
@@ -365,13 +375,16 @@ class Peers:
 
     # --- sessions -----------------------------------------------------------------------------
 
-    def send(self, node: Identity, record: bytes, failed: Failed) -> Awaitable[None] | None:
+    def send(
+        self, node: Identity, record: bytes, failed: Failed, expiry: int | None = None
+    ) -> Awaitable[None] | None:
         """Send a record to another node.
 
         Args:
             node: The node.
             record: The record.
             failed: Receives the reason if it is certainly not handed over.
+            expiry: When it is of no use any more, in Unix milliseconds; `None` for never.
 
         Returns:
             `None`, or what to wait for before the next record, as many wait for room.
@@ -380,7 +393,14 @@ class Peers:
         if session is None:
             failed(LinkDown(short_text(node), "there is no link to the node"))
             return None
-        return session.send(record, failed)
+        return session.send(record, failed, expiry)
+
+    def _is_late(self, expiry: int) -> bool:
+        """Whether an expiry is past, and what has waited for room until then is dropped."""
+        is_late = expiry < self._milliseconds()
+        if is_late:
+            self.counts["messages that have expired while they waited for room"] += 1
+        return is_late
 
     def _sealed(self, session: Session, ended: str) -> None:
         """Act on the state of a channel after a record was sealed by it, or could not be."""

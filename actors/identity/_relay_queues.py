@@ -87,7 +87,7 @@ class RelayQueues:
             `OK`, or `RESOURCE_LIMIT_EXCEEDED`: as much is held as may be.
         """
         if node not in self._held and self._is_joined(node):
-            self._give(node, content)
+            self._give(node, content, expiry)
             return RelayStatus.OK
         size = size_of(content)
         status = self.holdings.hold(node, size)
@@ -111,7 +111,7 @@ class RelayQueues:
             if each.expiry < now:
                 self._router.counts[_EXPIRED] += 1
             else:
-                self._give(node, each.content)
+                self._give(node, each.content, each.expiry)
         if held:
             self._held[node] = held
 
@@ -131,11 +131,11 @@ class RelayQueues:
         session = self._router.peers.sessions.get(node)
         return session is not None and session.is_greeted
 
-    def _give(self, node: Identity, content: Passed) -> None:
+    def _give(self, node: Identity, content: Passed, expiry: int) -> None:
         """Give something to a link; if its queue is full, what follows is held until it is not."""
         self.relayed += 1
         self.relayed_size += size_of(content)
-        room = self._router.outgoing.tell(node, content, self._failed)
+        room = self._router.outgoing.tell(node, content, self._failed, expiry)
         if room is not None:
             self._held.setdefault(node, deque())
             asyncio.ensure_future(room).add_done_callback(lambda _: self.flush(node))

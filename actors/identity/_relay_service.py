@@ -327,7 +327,8 @@ class RelayService:
         def failed(error: OnwardError) -> None:
             undelivered(message, error)
 
-        return router.outgoing.tell(back.peer, back.content, failed)
+        expiry = router.outgoing.expiry(message)
+        return router.outgoing.tell(back.peer, back.content, failed, expiry)
 
     def pass_back(self, session: Session, content: ReplyContent) -> None:
         """Pass an answer back on its way."""

@@ -144,7 +144,9 @@ class Router(PeerEvents):
         self._banned_there: Final = set(directory.directory.banned())
         for identity in self._banned_there:
             self.table.update(Destination(DestinationKind.NODE, identity), None, TRUST_BANNED)
-        self.peers: Final = Peers(worker, key, options, self.table, self.verifiers, self)
+        self.peers: Final = Peers(
+            worker, key, options, self.table, self.verifiers, self, milliseconds
+        )
         self.sealing_keys: Final = sealing
         self.dialling: Final = Dialling(self, worker, options.dials)
         self.own_adverts: Final = OwnAdverts(self, key)

@@ -282,7 +282,7 @@ class SealedWays:
             undelivered(message, error)
 
         self.sent += 1
-        return router.outgoing.tell(first, RelayContent(envelope, handle), failed)
+        return router.outgoing.tell(first, RelayContent(envelope, handle), failed, expiry)
 
     def _path(self, nodes: tuple[Identity, ...]) -> list[Hop] | LinkDown:
         """Return the nodes with the keys to seal to, or why there is no path over them."""

@@ -11,7 +11,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_address
 from onward.actors.identity._outgoing import ONWARD
-from onward.actors.identity._session import MAX_WAITING
+from onward.actors.identity._session import MAX_WAITING, Waiting
 from onward.protocol import Address, InDoubt, LinkDown, LinkLost, Message, OnwardError
 from onward.protocol.identity import (
     MAX_SKEW,
@@ -272,7 +272,7 @@ async def test_a_request_is_not_passed_on_to_a_member_that_takes_none(
     learns(ours, ours.own, OTHER.identity)
     await eventually(lambda: len(ours.peers()) == 2)
     session = ours._router.peers.sessions[OTHER.identity]
-    session.waiting.extend([(b"", ignore)] * MAX_WAITING)
+    session.waiting.extend([Waiting(b"", None, ignore)] * MAX_WAITING)
     tell(strange, request_of(ours, STRANGE.identity))
     assert await heard(strange) == DomainRefusal(STRANGE.identity, 1, ResultCode.REMOTE_FAILED)
     assert len(session.waiting) == MAX_WAITING

@@ -12,7 +12,7 @@ from onward.actors import Node, Worker
 from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
 from onward.actors.identity._carriage import ENGINE
 from onward.actors.identity._outgoing import ONWARD
-from onward.actors.identity._session import MAX_WAITING
+from onward.actors.identity._session import MAX_WAITING, Waiting
 from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost, Message
 from onward.protocol.identity import (
@@ -270,7 +270,7 @@ async def test_a_node_that_takes_no_answers_does_not_fill_the_queue(a: Node, c: 
     session = ours._router.peers.sessions[STRANGE.identity]
     way = ours._router.peers._way_of[session]
     session._pump = asyncio.create_task(never())
-    session.waiting.extend([(b"", ignored)] * (MAX_WAITING - 1))
+    session.waiting.extend([Waiting(b"", None, ignored)] * (MAX_WAITING - 1))
     for number in range(1, 4):
         ours._router.peers._handshake(way, hello(number))
     assert len(session.waiting) == MAX_WAITING
@@ -284,7 +284,7 @@ async def test_a_node_that_asks_on_and_on_and_takes_no_answers_gets_none(a: Node
     await eventually(ours.peers)
     session = ours._router.peers.sessions[STRANGE.identity]
     session._pump = asyncio.create_task(never())
-    session.waiting.extend([(b"", ignored)] * (MAX_WAITING - 1))
+    session.waiting.extend([Waiting(b"", None, ignored)] * (MAX_WAITING - 1))
     older = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, SIGNED), STRANGE)
     newer = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 2, SIGNED), STRANGE)
     ours.directory.put(newer, AdvertSource.LOCAL)

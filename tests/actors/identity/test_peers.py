@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from onward.actors import Node
+from onward.actors import Expired, Node
 from onward.actors.identity import ROUTER, PeerRefused
-from onward.actors.identity._session import MAX_WAITING, Failed, Session
+from onward.actors.identity._session import MAX_WAITING, Failed, Session, Waiting
 from onward.actors.testing import Probe
 from onward.protocol import Address, LinkDown, LinkLost, OnwardError, RequestTimeout
 from onward.protocol.identity import (
@@ -84,7 +84,8 @@ async def test_what_a_link_has_just_taken_is_not_said_to_be_lost_with_it(a: Node
     first: list[OnwardError] = []
     second: list[OnwardError] = []
     session.waiting.clear()
-    session.waiting.extend([(b"first", first.append), (b"second", second.append)])
+    waiting = Waiting(b"first", None, first.append), Waiting(b"second", None, second.append)
+    session.waiting.extend(waiting)
     # The link makes room and takes the first, and ends before the session has its turn.
     await eventually(lambda: session._line is not None)
     line = session._line
@@ -93,6 +94,83 @@ async def test_what_a_link_has_just_taken_is_not_said_to_be_lost_with_it(a: Node
     line.done()
     session.close()
     assert (len(first), len(second)) == (0, 1)
+
+
+EXPIRED = "messages that have expired while they waited for room"
+
+
+async def test_threat_7_what_expires_while_it_waits_for_room_is_dropped(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, message_time=5.0), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    link.freeze()
+    session = ours._router.peers.sessions[theirs.own]
+    sent = 0
+    while session._pump is None:
+        await a.send_wait(engine, b"before")
+        sent += 1
+        await asyncio.sleep(0)
+    await eventually(lambda: session._line is not None)
+    # The first one is asked of the link; those behind it wait, and the last comes in time.
+    for _ in range(3):
+        await a.send_wait(engine, b"late")
+    await eventually(lambda: len(session.waiting) == 4)
+    await asyncio.sleep(5.001)  # of the virtual clock
+    await a.send_wait(engine, b"in time")
+    await eventually(lambda: len(session.waiting) == 5)
+    link.thaw()
+    await eventually(lambda: recorder.messages and recorder.messages[-1].payload == b"in time")
+    assert [each.payload for each in recorder.messages[:-1]] == [b"before"] * sent
+    assert ours.refused() == {EXPIRED: 3}
+    assert a.dead_letters.by_reason == {"expired": 3}
+    # No number of a frame is left out for what was dropped.
+    assert theirs.refused() == {}
+    assert session._pump is None
+
+
+async def test_threat_7_what_waits_until_its_expiry_goes_out(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    link.freeze()
+    session = ours._router.peers.sessions[theirs.own]
+    while session._pump is None:
+        await a.send_wait(engine, b"before")
+        await asyncio.sleep(0)
+    await eventually(lambda: session._line is not None)
+    peers, failed = ours._router.peers, list[OnwardError]()
+    now = ours._router.milliseconds()
+    for expiry in (now, now - 1, None):
+        peers.send(theirs.own, b"\xff", failed.append, expiry)
+    link.thaw()
+    await eventually(lambda: theirs.refused() == {"records that cannot be read": 2})
+    (error,) = failed
+    assert isinstance(error, Expired)
+    assert ours.refused() == {EXPIRED: 1}
+    assert recorder.messages
+
+
+async def test_a_session_without_numbers_left_ends_with_what_waits(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    link.freeze()
+    session = ours._router.peers.sessions[theirs.own]
+    while session._pump is None:
+        await a.send_wait(engine, b"before")
+        await asyncio.sleep(0)
+    await eventually(lambda: session._line is not None)
+    asked = asyncio.create_task(a.request(engine, b"last"))
+    await eventually(lambda: len(session.waiting) == 2)
+    session.channel.failure = LinkFailure.EXHAUSTED
+    link.thaw()
+    with pytest.raises(LinkDown, match="has ended"):
+        await asked
+    await eventually(lambda: ours._router.peers.sessions.get(theirs.own) is not session)
+    assert not session.waiting
 
 
 def lost(session: Session, frame: bytes, failed: Failed) -> None:

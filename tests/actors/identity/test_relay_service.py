@@ -429,8 +429,10 @@ async def test_what_a_link_has_no_room_for_is_held_until_it_has(
     send = peers.send
     rooms: list[asyncio.Future[None]] = []
 
-    def send_to_full(node: Identity, record: bytes, failed: Failed) -> asyncio.Future[None]:
-        assert send(node, record, failed) is None
+    def send_to_full(
+        node: Identity, record: bytes, failed: Failed, expiry: int | None = None
+    ) -> asyncio.Future[None]:
+        assert send(node, record, failed, expiry) is None
         rooms.append(r.node.loop.create_future())
         return rooms[-1]
 
@@ -456,7 +458,7 @@ async def test_what_has_been_given_to_a_link_that_ends_is_counted(
 ) -> None:
     r, b = pair
 
-    def not_sent(_node: Identity, _record: bytes, failed: Failed) -> None:
+    def not_sent(_node: Identity, _record: bytes, failed: Failed, _expiry: int) -> None:
         failed(LinkDown("b", "a test"))
 
     r.identities._router.peers.send = not_sent  # type: ignore[method-assign,assignment]

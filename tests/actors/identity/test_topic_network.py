@@ -13,6 +13,7 @@ from onward.actors import MailboxOptions, Node, Unresolved
 from onward.actors.identity import ROUTER, TopicRefused
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_address
 from onward.actors.identity._outgoing import ONWARD
+from onward.actors.identity._session import Waiting
 from onward.actors.testing import Probe
 from onward.actors.testing._virtual import EPOCH
 from onward.protocol import Address, Message, OnwardError
@@ -833,7 +834,7 @@ async def test_threat_22_a_node_that_takes_no_frames_holds_up_no_other(
     late, there = await subscribed(second, "there"), await subscribed(third, "there")
     del slow
     session = ours._router.peers.sessions[second.own]
-    session.waiting.extend([(b"", ignore)] * 1000)
+    session.waiting.extend([Waiting(b"", None, ignore)] * 1000)
     for number in range(3):
         a.send(TEXT, b"%d" % number)
         await there.next()
@@ -850,7 +851,7 @@ async def test_the_loss_of_the_last_event_is_seen(a: Node, c: Node) -> None:
     tell(ours, theirs)
     there = await subscribed(theirs, "there")
     session = ours._router.peers.sessions[theirs.own]
-    session.waiting.extend([(b"", ignore)] * 1000)
+    session.waiting.extend([Waiting(b"", None, ignore)] * 1000)
     a.send(TEXT, b"last")
     await eventually(ours.refused)
     session.waiting.clear()
