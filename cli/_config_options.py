@@ -48,6 +48,7 @@ PLACES: Final = {
     "cluster_allow": ("cluster", "allowed_peers"),
     "cluster_seed": ("cluster", "seeds"),
     "advertise": ("identity", "addresses"),
+    "dial": ("identity", "dials"),
     "engine": ("identity", "engines"),
     "event_log": ("event_log", "folder"),
     "identity": ("identity", "key_file"),

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from ..actors import LimitReached, Listener, Node
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
+from ..protocol.toml import suggestion
 from ._arguments import address
 from ._identity import KeySource
 from ._join import NodeToJoin, join_node
-from ._reach import tls_of
+from ._reach import schemes, tls_of
 from ._service import Service
 from ._status import CommandError, Status
 
@@ -82,6 +83,22 @@ def add_identity(parser: argparse.ArgumentParser) -> None:
         "reach it over its own links)",
     )
     group.add_argument(
+        "--dial",
+        metavar="SCHEME",
+        action="append",
+        default=[],
+        help="open links for messages to nodes that are not joined, over the addresses of this "
+        "scheme in their adverts, such as tcp: an advert can name any host; may be repeated "
+        "(default: none)",
+    )
+    group.add_argument(
+        "--identity-anonymous",
+        action="store_true",
+        help="do not let relays learn that a message is of this node, but for the first one, which "
+        "has the link: each layer is signed by a key for one use; relays that allow from:IDENTITY "
+        "refuse it",
+    )
+    group.add_argument(
         "--reserve",
         metavar="IDENTITY",
         action="append",
@@ -125,6 +142,8 @@ def identity_of(arguments: argparse.Namespace) -> NodeIdentity | None:
         (arguments.relay_policy, "--relay-policy"),
         (arguments.reserve, "--reserve"),
         (arguments.advertise, "--advertise"),
+        (arguments.dial, "--dial"),
+        (arguments.identity_anonymous, "--identity-anonymous"),
         (arguments.join, "--join"),
         (arguments.passphrase_file, "--passphrase-file"),
     ):
@@ -162,6 +181,11 @@ class NodeIdentity:
         for worker in arguments.engine:
             if worker.type != LOCAL:
                 raise CommandError(f"--engine: {worker} is not a local address", Status.USAGE)
+        for scheme in arguments.dial:
+            known = [each.removesuffix(":") for each in schemes()]
+            if scheme not in known:
+                there = f"there are: {', '.join(known)}{suggestion(scheme, known)}"
+                raise CommandError(f"--dial: no transport {scheme!r}; {there}", Status.USAGE)
 
     async def start(self, node: Node, service: Service) -> list[Address]:
         """Give the node its identity, and its workers theirs; return what is exposed to peers.
@@ -169,7 +193,7 @@ class NodeIdentity:
         Raises:
             CommandError: There is no worker to make an engine, or to expose.
         """
-        from ..actors.identity import ROUTER
+        from ..actors.identity import ROUTER, IdentityOptions
         from ..transports.identity import Identities
 
         given = self._arguments
@@ -182,6 +206,7 @@ class NodeIdentity:
         self.identities = await Identities.attach(
             node,
             self._source.keys,
+            IdentityOptions(anonymous=given.identity_anonymous, dials=tuple(given.dial)),
             expose=given.identity_expose,
             allow=given.allow,
             directory=None if path is None else Path(path),

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onward.actors import Node, ReloadFailed
+from onward.actors import Node, ReloadFailed, Unresolved
 from onward.actors.identity import ROUTER, PeerRefused, make_key_file, rotate_key_file
+from onward.actors.workers import Echo
 from onward.cli import main
 from onward.cli._main import parser_of
 from onward.cli._node import serve
@@ -18,7 +19,15 @@ from onward.cli._node_identity import identity_of
 from onward.cli._run import StopRequest
 from onward.cli._service import Service
 from onward.cli._status import Status
-from onward.protocol.identity import Identity, Lock, SealingKey, identity_text, parse_identity
+from onward.protocol.identity import (
+    Identity,
+    Lock,
+    PeelOutcome,
+    RelayPolicy,
+    SealingKey,
+    identity_text,
+    parse_identity,
+)
 from onward.transports.identity import Identities
 from tests.support.commands import TIMEOUT, Output, onward, printed
 from tests.support.fixtures import Capsys
@@ -184,6 +193,65 @@ async def test_it_reserves_at_a_relay_once_it_has_joined(
         await asyncio.wait_for(serving, TIMEOUT)
 
 
+@asynccontextmanager
+async def running(*words: str) -> AsyncGenerator[Identities]:
+    """Run the command, and yield what a worker of its node would send by."""
+    given = parser_of("node").parse_args(["--listen", "tcp://127.0.0.1:0", "--quiet", *words])
+    identity, stop = identity_of(given), StopRequest()
+    assert identity is not None
+    with printed():
+        serving = asyncio.create_task(serve(stop, given, identity=identity))
+        await until(lambda: hasattr(identity, "identities"))
+        try:
+            yield identity.identities
+        finally:
+            stop.wish()
+            await asyncio.wait_for(serving, TIMEOUT)
+
+
+@pytest.mark.parametrize("dials", [True, False])
+async def test_it_dials_nodes_by_their_adverts_if_it_may(tmp_path: Path, dials: bool) -> None:
+    path, _ = key_file(tmp_path, "own")
+    async with Node("hub") as hub, Node("far") as far:
+        known = await Identities.attach(hub, key_of("hub"))
+        uri = (await hub.listen("tcp://127.0.0.1:0", expose=[ROUTER])).uri
+        distant = await Identities.attach(far, key_of("far"))
+        distant.advertise((await far.listen("tcp://127.0.0.1:0", expose=[ROUTER])).uri)
+        await far.start(Echo, address="echo")
+        engine = distant.engine("echo")
+        await distant.join(uri, identity=known.own)
+        words = ("--identity", str(path), "--join", f"{uri}={identity_text(known.own)}")
+        async with running(*words, *(("--dial", "tcp") if dials else ())) as ours:
+            await until(lambda: ours.peers() == (known.own,))
+            if not dials:
+                with pytest.raises(Unresolved):
+                    await ours.request(engine, b"x", timeout=TIMEOUT)
+                return
+            assert (await ours.request(engine, b"x", timeout=TIMEOUT)).payload == b"x"
+            assert set(ours.peers()) == {known.own, distant.own}
+
+
+@pytest.mark.parametrize("anonymous", [True, False])
+async def test_it_signs_for_relays_by_keys_of_one_use_if_it_is_to(
+    tmp_path: Path, anonymous: bool
+) -> None:
+    path, own = key_file(tmp_path, "own")
+    async with Node("hub") as hub, Node("far") as far:
+        policy = RelayPolicy(sources=frozenset({own}))
+        relay = await Identities.attach(hub, key_of("hub"), relay=policy)
+        uri = (await hub.listen("tcp://127.0.0.1:0", expose=[ROUTER])).uri
+        distant = await Identities.attach(far, key_of("far"))
+        await distant.join(uri, identity=relay.own)
+        words = ("--identity", str(path), "--join", f"{uri}={identity_text(relay.own)}")
+        async with running(*words, *(("--identity-anonymous",) if anonymous else ())) as ours:
+            await until(lambda: ours.peers() == (relay.own,))
+            assert await ours.lookup(distant.own)
+            ours.send(node_text(distant.own).removeprefix("36#"), b"x", relays=[relay.own])
+            await until(lambda: bool(relay.relay_statistics().outcomes))
+            seen = PeelOutcome.REFUSED if anonymous else PeelOutcome.NEXT
+            assert relay.relay_statistics().outcomes == {seen: 1}
+
+
 async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> None:
     path, _ = key_file(tmp_path, "own")
     stop, service = StopRequest(), Service()
@@ -218,6 +286,9 @@ async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> Non
         (("--relay-policy", "any"), "--relay-policy needs --identity"),
         (("--reserve", "aera"), "--reserve needs --identity"),
         (("--advertise", "tcp://h:1"), "--advertise needs --identity"),
+        (("--dial", "tcp"), "--dial needs --identity"),
+        (("--identity-anonymous",), "--identity-anonymous needs --identity"),
+        (("--identity", "KEY", "--dial", "tpc"), "--dial: no transport 'tpc'; there are: tcp, "),
         (("--identity", "KEY", "--advertise", ""), "--advertise: an address has 1 to"),
         (("--identity", "KEY", "--reserve", "aera"), "--reserve: "),
         (("--identity", "KEY", "--relay-policy", "all"), "--relay-policy: 'all' is not one of"),
