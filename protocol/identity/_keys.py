@@ -78,33 +78,41 @@ class Verifiers:
 
         It is not for an identity that is derived, for a signature or a key in another spelling than
         the one of RFC 8032, and for a key of small order, which has signatures that fit any data.
+
+        A signature of the right form that is wrong takes the same steps whether the key was kept or
+        not: its time does not tell which identities were verified here before.
         """
-        if len(signature) != SIGNATURE_SIZE:
-            return False
-        key = self._keys.get(identity)
-        if key is None:
-            if is_derived(identity) or not _is_proper(public_key_of(identity)):
-                return False
-            try:
-                key = Ed25519PublicKey.from_public_bytes(public_key_of(identity))
-            except ValueError:
-                return False
-        else:
-            self._keys.move_to_end(identity)
         # RFC 8032, section 5.1.7: "decode the second half as an integer S, in the range 0 <= s < L.
         # [...] If any of the decodings fail (including S being out of range), the signature is
         # invalid." OpenSSL refuses it as well; another engine need not.
-        if int.from_bytes(signature[32:], "little") >= _ORDER:
+        if len(signature) != SIGNATURE_SIZE or int.from_bytes(signature[32:], "little") >= _ORDER:
+            return False
+        kept = self._keys.get(identity)
+        key = _key_of(identity) if kept is None else kept
+        if key is None:
             return False
         try:
             key.verify(signature, data)
         except InvalidSignature:
+            if kept is not None:
+                _key_of(identity)
             return False
         # Kept once it has verified something: what an observer makes up takes no place of another.
         self._keys[identity] = key
+        self._keys.move_to_end(identity)
         if len(self._keys) > self._limit:
             self._keys.popitem(last=False)
         return True
+
+
+def _key_of(identity: Identity) -> Ed25519PublicKey | None:
+    """Return the key of an identity, if it has one that verifies."""
+    if is_derived(identity) or not _is_proper(public_key_of(identity)):
+        return None
+    try:
+        return Ed25519PublicKey.from_public_bytes(public_key_of(identity))
+    except ValueError:
+        return None
 
 
 def _is_proper(key: bytes) -> bool:

@@ -319,7 +319,9 @@ def _parse_usual(data: bytes) -> EngineMessage | None:
         end = start + size
         body, origin = data[start:end], None
         if data[end] != _NULL:
-            origin = _origin_of(data[end:])
+            reader = RecordReader(data[end:])
+            origin = _read_origin(reader)
+            reader.end()
         elif len(data) != end + 1:
             return None
     except (IndexError, BadRecord):
@@ -330,9 +332,10 @@ def _parse_usual(data: bytes) -> EngineMessage | None:
 
 
 _NULL: Final = 0xF6
-_REMEMBERED: Final = 1024
-"""Most protocols, origins and engines of origins that are remembered as read before. Beyond: the
-one that was used longest ago is read again, or made again."""
+_PROTOCOLS: Final = 64
+"""Most protocols that are remembered by their bytes. Beyond: the one that was used longest ago is
+read again. Nothing else is remembered of messages that are not verified yet: by the time of what is
+known from before, another node could find out which others send here."""
 _STARTS: Final = frozenset({b"\x8a\x58\x21\x01", b"\x8a\x58\x21\x02"})
 """An array of ten, and the head and kind of an identity."""
 _DESTINATIONS: Final = {
@@ -354,20 +357,12 @@ def _eight_bytes(data: bytes, at: int) -> int:
     return number
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_PROTOCOLS)
 def _protocol_of(item: bytes) -> Protocol:
     reader = RecordReader(item)
     protocol = read_protocol(reader)
     reader.end()
     return protocol
-
-
-@lru_cache(_REMEMBERED)
-def _origin_of(item: bytes) -> EngineOrigin | None:
-    reader = RecordReader(item)
-    origin = _read_origin(reader)
-    reader.end()
-    return origin
 
 
 def _read_destination(reader: RecordReader) -> Destination:
@@ -392,9 +387,6 @@ def _number_or_null(reader: RecordReader, what: str) -> int | None:
     return None if reader.is_null(what) else reader.number(what)
 
 
-_engine_of: Final = lru_cache(_REMEMBERED)(derived_engine)
-
-
 def _check_origin(src: Identity, origin: EngineOrigin | None) -> None:
     if is_derived(src) != (origin is not None):
         raise BadRecord("an engine has an origin if it has no key, and only then")
@@ -402,7 +394,7 @@ def _check_origin(src: Identity, origin: EngineOrigin | None) -> None:
         return
     check_key("the node of the engine", origin.node)
     try:
-        derived = _engine_of(origin.node, origin.name)
+        derived = derived_engine(origin.node, origin.name)
     except BadIdentity as error:
         raise BadRecord(error.reason) from None
     if derived != src:
