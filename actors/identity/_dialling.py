@@ -3,6 +3,9 @@
 An advert is signed by its node, which can name any host in it. So a node dials the schemes alone
 that its options say, and by default none. It says nothing there but the first message of a
 handshake, and goes on if the node of the advert proves its key.
+
+A link ends once no message has gone over it for a while, unless one end needs it. Of what the other
+end needs, this one sees the requests that it has not answered.
 """
 
 from __future__ import annotations
@@ -28,16 +31,22 @@ from ...protocol.identity import (
 )
 from .._worker import Worker
 from ..runtime._timer import Timer
+from ._joined_nodes import JoinedNodes
 from ._node_addresses import by_weight, relay_of
 from ._peers import ROUTER
 
 if TYPE_CHECKING:
     from ._router import Router
+    from ._session import Session
 
-__all__ = ["IDLE_TIME", "Dialling"]
+__all__ = ["ANSWER_TIME", "IDLE_TIME", "Dialling"]
 
 IDLE_TIME: Final = 60.0
 """Time after which a link that was opened for messages ends without any, in seconds."""
+ANSWER_TIME: Final = 600.0
+"""Longest time for which such a link stays for requests of the other end that are not answered, in
+seconds, from the last of them. Then it ends as any, and a request that still waits is lost with
+it."""
 
 
 class Dialling:
@@ -50,6 +59,7 @@ class Dialling:
 
     Attributes:
         counts: What came of it, by the outcome.
+        joined: The nodes that a program has joined.
     """
 
     def __init__(self, router: Router, worker: Worker, schemes: Iterable[str]) -> None:
@@ -63,7 +73,10 @@ class Dialling:
         # Links that were opened for messages, and the time of the last one over each.
         self._links: Final[dict[Identity, Address]] = {}
         self._used: Final[dict[Identity, float]] = {}
+        # Requests of the other end that are not answered, and until when they count.
+        self._owed: Final[dict[Identity, tuple[int, float]]] = {}
         self._timer: Timer | None = None
+        self.joined: Final = JoinedNodes(router, worker, self)
 
     # --- to dial ------------------------------------------------------------------------------
 
@@ -104,17 +117,19 @@ class Dialling:
             return "as many nodes are dialled as may be"
         record = self._router.directory.lookup(node)
         advert = None if record is None or record.advert is None else read_advert(record.advert)
-        addresses: list[str] = []
+        addresses = list(self.joined.way_to(node))
         if advert is not None and isinstance(advert.advert, NodeAdvert):
-            addresses = self._addresses(advert.advert)
+            addresses += self._addresses(advert.advert)
+        if not addresses:
+            return "its node has no address"
         self._dials[node] = self._worker.node.loop.create_task(self._run(node, addresses))
         return None
 
-    async def _run(self, node: Identity, addresses: Iterable[str]) -> None:
-        reason: str | None = "its node has no address"
+    async def _run(self, node: Identity, addresses: Iterable[str | Address]) -> None:
+        reason: str | None = None
         try:
-            for uri in addresses:
-                reason = await self._try(node, uri)
+            for address in addresses:
+                reason = await self._try(node, address)
                 if reason is None:
                     break
         finally:
@@ -125,21 +140,24 @@ class Dialling:
         else:
             self._fail(node, reason)
 
-    async def _try(self, node: Identity, uri: str) -> str | None:
+    async def _try(self, node: Identity, address: str | Address) -> str | None:
         """Open a link to a node over one of its addresses; return why not, if it failed."""
         try:
             async with asyncio.timeout(_DIAL_TIME):
-                await self._open(node, uri)
+                await self._open(node, address)
         except TimeoutError:
             return "its node could not be reached in time"
         except (OnwardError, OSError, ValueError) as error:
             return f"its node could not be reached: {error}"
         return None
 
-    async def _open(self, node: Identity, uri: str) -> None:
+    async def _open(self, node: Identity, address: str | Address) -> None:
         """Open a link to a node, and keep it while messages go over it."""
         router = self._router
-        link = await self._worker.node.connect(uri, expose=[ROUTER])
+        if isinstance(address, Address):
+            await router.peers.join(address, node)  # a link that its program has opened
+            return
+        link = await self._worker.node.connect(address, expose=[ROUTER])
         try:
             await router.peers.join(link, node)
         except BaseException:
@@ -149,7 +167,8 @@ class Dialling:
             self._stop(link)  # the other node has dialled at once, and its link is the one used
             return
         record = router.directory.peek(node)
-        if record is None or record.local.connection is not ConnectionPrefs.PERMANENT:
+        permanent = record is not None and record.local.connection is ConnectionPrefs.PERMANENT
+        if not permanent and node not in self.joined:
             self._links[node], self._used[node] = link, router.loop_time()
             self._arm()
 
@@ -161,10 +180,18 @@ class Dialling:
         if len(self._failed) > _MOST_FAILED:
             self._failed.popitem(last=False)
         self._router.not_found(node, reason)
+        if times + 1 >= _TRIES:
+            self._router.lookups.ask(node)  # a newer advert ends its rest
+
+    def is_unreached(self, node: Identity) -> bool:
+        """Whether a node was not reached by what is known of it."""
+        return node in self._failed or self.joined.is_lost(node)
 
     def forget_failure(self, node: Identity) -> None:
         """Dial a node again at once, as its advert is another one."""
         self._failed.pop(node, None)
+        if self.joined.is_lost(node) and not self._router.table.is_banned(node):
+            self.dial(node)
 
     # --- to end -------------------------------------------------------------------------------
 
@@ -173,20 +200,43 @@ class Dialling:
         if node in self._used and not _is_of_nodes(content):
             self._used[node] = self._router.loop_time()
 
-    def keep(self, node: Identity) -> None:
-        """Keep the link to a node, as it is joined."""
-        self._links.pop(node, None)
-        self._used.pop(node, None)
+    def asked(self, node: Identity) -> None:
+        """Receive word of a request that has come over the link to a node."""
+        if node in self._used:
+            number, _ = self._owed.get(node, (0, 0.0))
+            self._owed[node] = number + 1, self._router.loop_time() + ANSWER_TIME
 
-    def node_lost(self, node: Identity) -> None:
+    def answered(self, node: Identity) -> None:
+        """Receive word of the answer to a request that goes over the link to a node."""
+        number, until = self._owed.pop(node, (0, 0.0))
+        if number > 1:
+            self._owed[node] = number - 1, until
+
+    def keep(self, node: Identity, to: str | Address) -> None:
+        """Keep the link to a node, as it is joined.
+
+        Args:
+            node: The node.
+            to: What it was joined at.
+        """
+        self._forget(node)
+        self.joined.add(node, to)
+
+    def node_lost(self, session: Session) -> None:
         """End the link to a node that was opened for messages, as its session has ended."""
-        link = self._links.pop(node, None)
-        self._used.pop(node, None)
+        link = self._forget(session.node)
         if link is not None:
             self._stop(link)
+        self.joined.lost(session)
+
+    def _forget(self, node: Identity) -> Address | None:
+        self._used.pop(node, None)
+        self._owed.pop(node, None)
+        return self._links.pop(node, None)
 
     def close(self) -> None:
         """End all that is under way; the links end with the node."""
+        self.joined.close()
         if self._timer is not None:
             self._timer.cancel()
         for task in self._dials.values():
@@ -209,12 +259,17 @@ class Dialling:
         for node, at in tuple(self._used.items()):
             if at > before:
                 continue
-            if self._router.needs(node):
+            if self._router.needs(node) or self._owes(node):
                 self._used[node] = self._router.loop_time()
             else:
                 self.counts["ended as idle"] += 1
                 self._router.peers.disconnect(node, "no message has gone over it for a while")
         self._arm()
+
+    def _owes(self, node: Identity) -> bool:
+        """Whether the other end waits for an answer."""
+        _, until = self._owed.get(node, (0, 0.0))
+        return self._router.loop_time() < until
 
 
 def _is_of_nodes(content: P2PContent) -> bool:
@@ -231,6 +286,9 @@ _DIAL_TIME: Final = 10.0
 tried."""
 _MOST_FAILED: Final = 1024
 """Most nodes that are remembered as not reached. Beyond: the oldest is let go, and dialled anew."""
+_TRIES: Final = 2
+"""Tries in which a node could not be reached by its addresses, one after the other, after which
+other nodes are asked for a newer advert of it, each time."""
 _SHORTEST_REST: Final = 1.0
 _LONGEST_REST: Final = 60.0
 """Time in which a node that could not be reached is not dialled again, in seconds: twice as long

@@ -436,6 +436,10 @@ class DomainsPart(RouterPart):
         self._act(self.requests.close_link(node))
         self.memberships.node_lost(node)
 
+    def needs(self, node: Identity) -> bool:
+        """Whether a request to a domain waits for a response of a node, or of this one to it."""
+        return self.requests.is_waiting(node)
+
     def engine_ended(self, engine: Engine) -> None:
         """Refuse what an engine that has ended has sent, and is waiting."""
         self.members.engine_ended(engine.identity)

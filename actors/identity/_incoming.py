@@ -149,6 +149,7 @@ class Incoming:
         pair = message.dst.identity, message.src
         if back[:1] == (ASKS,):
             back = answer_address(*pair, message.id), *back[1:]
+            self._router.dialling.asked(node)
         if reply is not None:
             back = reply, *back
         link, _ = self._router.links.get(pair, node)

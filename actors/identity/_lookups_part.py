@@ -194,10 +194,15 @@ class LookupsPart(RouterPart):
             self._router.heard_adverts.not_there(identity, node)
         if identity in self._router.heard_adverts.hear(node, adverts):
             self._router.found(identity)
-        elif adverts and self._is_known(identity) and not self._router.is_awaited(identity):
+        elif adverts and self._is_known(identity) and not self._needs_more(identity):
             self.found(identity)  # what was known is so still: it was only looked up again
         else:
             self._act(self.table.knows_nothing(identity, node, self._now()))
+
+    def _needs_more(self, identity: Identity) -> bool:
+        """Whether what is known of an identity is not enough, so that other nodes are asked."""
+        router = self._router
+        return router.is_awaited(identity) or router.dialling.is_unreached(identity)
 
     def _is_known(self, identity: Identity) -> bool:
         # Adverts of others alone are no answer: it would be that of a node that lies.

@@ -133,6 +133,8 @@ class Outgoing:
         except PayloadTooBig as error:
             undelivered(message, error)
             return None
+        if reply_to is not None:
+            self._router.dialling.answered(home)
 
         def failed(error: OnwardError) -> None:
             undelivered(message, error)

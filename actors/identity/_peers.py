@@ -306,6 +306,7 @@ class Peers:
 
     def _proved(self, way: Way, node: Identity, channel: LinkChannel, dialled: bool) -> None:
         """Open a session with a node that has proved its key."""
+        way.node = node
         old = self.sessions.get(node)
         old_way = None if old is None else self._way_of[old]
         if old is not None and old_way is way:
@@ -372,6 +373,10 @@ class Peers:
         """Return the link that the session with a node goes over, if there is one."""
         session = self.sessions.get(node)
         return None if session is None else self._way_of[session].route[0]
+
+    def redials(self, node: Identity) -> bool:
+        """Whether a link of this node that has led to a node is dialled again after a loss."""
+        return any(each.dialled and each.node == node for each in self._ways.values())
 
     # --- sessions -----------------------------------------------------------------------------
 

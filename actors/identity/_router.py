@@ -420,7 +420,7 @@ class Router(PeerEvents):
 
     def session_closed(self, session: Session) -> None:
         """End the requests that went over a session, and have later messages wait for another."""
-        self.dialling.node_lost(session.node)
+        self.dialling.node_lost(session)
         self._node_lost(session.node, "the link between the nodes has ended")
 
     def _node_lost(self, node: Identity, detail: str) -> None:

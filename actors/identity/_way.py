@@ -29,6 +29,7 @@ class Way:
         handshake: The handshake that is under way, if one is.
         hello: The first message of a handshake that this node has begun; empty for another.
         session: The session, once there is one.
+        node: The node that was at the other end last, and had proved its key; `None` before.
         waiting: The callers that wait for a session.
         failures: The handshakes that have failed since the last session.
         again: The time before which no handshake is begun because of what the other node says, in
@@ -46,6 +47,7 @@ class Way:
         "failures",
         "handshake",
         "hello",
+        "node",
         "route",
         "session",
         "timer",
@@ -60,6 +62,7 @@ class Way:
         self.handshake: LinkHandshake | None = None
         self.hello = b""
         self.session: Session | None = None
+        self.node: Identity | None = None
         self.waiting: Final[list[asyncio.Future[Identity]]] = []
         self.failures = 0
         self.again = 0.0

@@ -191,6 +191,10 @@ class DomainRequests:
         """Return the number of requests that are pending."""
         return len(self._pending)
 
+    def is_waiting(self, node: Identity) -> bool:
+        """Whether a request waits for a response of a node, or for one that it is to get."""
+        return any(node in {each.member, each.peer} for each in self._pending.values())
+
     def serve(self, domain: Identity) -> None:
         """Serve a domain at this node: its requests go no further."""
         self._served.add(domain)

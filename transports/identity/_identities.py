@@ -308,7 +308,9 @@ class Identities:
     async def join(self, to: str | Address, *, identity: Identity | None = None) -> Identity:
         """Join another node over a link, once both have proved their keys.
 
-        The link is dialled again after a loss.
+        The link is dialled again after a loss. If it was one of the other node, as both have joined
+        each other, `to` is dialled after a while; and the addresses in the newest advert of the
+        node, by the schemes of `IdentityOptions.dials`.
 
         Args:
             to: The URI to connect to, or the address of a link.
@@ -325,7 +327,7 @@ class Identities:
             UnknownAddress: There is no such link.
         """
         node = await self._router.peers.join(to, identity)
-        self._router.dialling.keep(node)
+        self._router.dialling.keep(node, to)
         return node
 
     async def reserve(

@@ -8,8 +8,8 @@ import pytest
 
 from onward.actors import Node, Unresolved
 from onward.actors.identity import ROUTER, PeerRefused
-from onward.actors.identity._dialling import IDLE_TIME
-from onward.protocol import OnwardError
+from onward.actors.identity._dialling import ANSWER_TIME, IDLE_TIME
+from onward.protocol import LinkLost, OnwardError
 from onward.protocol.identity import (
     SCOPE_ANY,
     AdvertAddress,
@@ -27,6 +27,7 @@ from onward.protocol.identity import (
     sign_advert,
 )
 from onward.transports.identity import Identities
+from tests.support.domains import DOMAIN, domain_text, learns
 from tests.support.identities import NOW, attached, engine_text, joined, key_of, node_text
 from tests.support.transports import Echo, Recorder, eventually
 
@@ -176,9 +177,12 @@ async def test_so_many_nodes_are_dialled_at_a_time_and_remembered_as_not_reached
     assert dialling._dials == {}
 
 
-async def dialled(a: Node, c: Node, name: str) -> tuple[Identities, Identities, str]:
+async def dialled(
+    a: Node, c: Node, name: str, message_time: float = 60.0
+) -> tuple[Identities, Identities, str]:
     """Dial a node for a message, and return the route that it took."""
-    ours, theirs = await attached(a, dials=MEMORY), await attached(c, "echo")
+    ours = await attached(a, dials=MEMORY, message_time=message_time)
+    theirs = await attached(c, "echo", message_time=message_time)
     await c.start(Echo, address="echo")
     listener = await c.listen(f"memory://{name}", expose=[ROUTER])
     tell(ours, key_of("c"), listener.uri)
@@ -233,6 +237,58 @@ async def test_a_link_that_a_request_waits_for_stays(a: Node, c: Node) -> None:
         await a.request(engine_text(engine), b"hi", timeout=1)
     await asyncio.sleep(3 * IDLE_TIME)
     assert ours.peers() == theirs.peers() == ()
+
+
+async def test_a_link_that_the_other_end_waits_for_stays(a: Node, c: Node) -> None:
+    ours, theirs, _ = await dialled(a, c, "asked")
+    slow = await Recorder.on(a, "slow")
+    engine = ours.engine("slow")
+    asked = [
+        asyncio.create_task(c.request(engine_text(engine), b"hi", timeout=ANSWER_TIME))
+        for _ in range(2)
+    ]
+    questions = [await slow.next() for _ in asked]
+    for question, answer in zip(questions, asked, strict=True):
+        await asyncio.sleep(ANSWER_TIME / 2 - 20)
+        assert ours.peers() == (theirs.own,)
+        slow.reply(question, b"at last")
+        assert (await answer).payload == b"at last"
+    await asyncio.sleep(2 * IDLE_TIME)
+    assert ours.peers() == theirs.peers() == ()
+
+
+async def test_a_link_does_not_stay_for_ever_for_an_answer(a: Node, c: Node) -> None:
+    ours, theirs, _ = await dialled(a, c, "never answered")
+    slow = await Recorder.on(a, "slow")
+    engine = ours.engine("slow")
+    asked = asyncio.create_task(c.request(engine_text(engine), b"hi", timeout=3 * ANSWER_TIME))
+    await slow.next()
+    await asyncio.sleep(ANSWER_TIME - 1)
+    assert ours.peers() == (theirs.own,)
+    with pytest.raises(LinkLost, match="the link between the nodes has ended"):
+        await asked
+    assert ours.peers() == theirs.peers() == ()
+    assert ours._router.dialling._owed == {}
+
+
+@pytest.mark.parametrize("serves", ["a", "c"])
+async def test_a_link_that_a_request_to_a_domain_waits_for_stays(
+    a: Node, c: Node, serves: str
+) -> None:
+    ours, theirs, _ = await dialled(a, c, "of a domain", message_time=600.0)
+    there, asks = (ours, theirs) if serves == "a" else (theirs, ours)
+    slow = await Recorder.on(there.node, "slow")
+    there.serve(DOMAIN.identity, "slow")
+    for each in (ours, theirs):
+        learns(each, there.own)
+    asked = asyncio.create_task(asks.node.request(domain_text(), b"hi", timeout=500))
+    question = await slow.next()
+    await asyncio.sleep(300)
+    assert ours.peers() == (theirs.own,)
+    slow.reply(question, b"at last")
+    assert (await asked).payload == b"at last"
+    await asyncio.sleep(3 * IDLE_TIME)
+    assert ours.peers() == ()
 
 
 async def test_a_link_that_a_subscription_needs_stays(a: Node, c: Node) -> None:

@@ -206,6 +206,8 @@ def test_a_request_is_in_doubt_when_the_link_ends_and_is_not_sent_again() -> Non
 def test_a_node_on_the_way_says_that_a_request_is_in_doubt() -> None:
     state = requests(C)
     state.receive_request(asked(A, B), B, NOW, 0)
+    # It waits for the one, and the other one waits for it.
+    assert [state.is_waiting(each) for each in (A, B, C)] == [False, True, True]
     failed = answered(ME, B, A, result=FAILED)
     assert state.close_link(C) == [SendDomainRecord(B, failed)]
     origin = requests(B)
