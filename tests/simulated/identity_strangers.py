@@ -177,12 +177,18 @@ class Liar:
         """Return what has them lie while it is entered."""
         right = Outgoing.tell
 
-        def tell(out: Outgoing, node: Identity, content: P2PContent, failed: Failed) -> Any:
+        def tell(
+            out: Outgoing,
+            node: Identity,
+            content: P2PContent,
+            failed: Failed,
+            expiry: int | None = None,
+        ) -> Any:
             if (
                 not isinstance(content, RelayContent | ReplyContent)
                 or out._router.own not in self.of
             ):
-                return right(out, node, content, failed)
+                return right(out, node, content, failed, expiry)
             self._seen.append((node, content))
             for to, each, after in self._lied(out, node, content):
                 if not after:
