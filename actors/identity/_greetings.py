@@ -15,6 +15,9 @@ from ...protocol.identity import (
     Greeting,
     Identity,
     MessageIds,
+    RateLimiter,
+    RelayLoadLimits,
+    RelayStatus,
     first_id_time,
     parse_greeting,
     serialize_greeting,
@@ -28,7 +31,17 @@ if TYPE_CHECKING:
     from ._router import Router
     from ._session import Session
 
-__all__ = ["Greetings"]
+__all__ = ["GREETING_BURST", "GREETING_RATE", "START_BURST", "START_SECONDS", "Greetings"]
+
+GREETING_RATE: Final = 200
+"""Greetings of one node in each second, in the long run. More are dropped, and counted."""
+GREETING_BURST: Final = 20_000
+"""Greetings of one node at once: one for each engine that it has, and more. Beyond: as above."""
+START_SECONDS: Final = 10
+"""Seconds in which one node is believed once that it was started anew, in the long run. All that
+was asked of it ends then. Beyond: the greeting is dropped, and counted."""
+START_BURST: Final = 16
+"""Starts of one node, with the first one, that are believed at once. Beyond: as above."""
 
 
 class Greetings:
@@ -49,6 +62,9 @@ class Greetings:
         self._told = 0
         self._clocks: Final[OrderedDict[Identity, _Clock]] = OrderedDict()
         self._reached: Final = ReachedNodes(router, options.max_peers)
+        self._rates: Final = RateLimiter(RelayLoadLimits(rate=GREETING_RATE, burst=GREETING_BURST))
+        # By a clock of its own, as a rate is a whole number.
+        self._starts: Final = RateLimiter(RelayLoadLimits(rate=1, burst=START_BURST))
 
     # --- to tell ------------------------------------------------------------------------------
 
@@ -80,17 +96,25 @@ class Greetings:
 
     def receive(self, session: Session, record: bytes) -> bool:
         """Receive a greeting; return whether it is one."""
+        router, now = self._router, self._router.loop_time()
+        if self._rates.spend(session.node, now) is not RelayStatus.OK:
+            router.counts["greetings beyond those that a node may send"] += 1
+            return False
         try:
             greeting = parse_greeting(record)
         except BadRecord:
-            self._router.counts["records that cannot be read"] += 1
+            router.counts["records that cannot be read"] += 1
             return False
         clock = self._clocks.get(session.node)
         # A session outlives the node at its other end, if the route to it does.
-        if not session.is_greeted or (clock is not None and clock.started != greeting.started):
+        is_start = clock is None or clock.started != greeting.started
+        if is_start and self._starts.spend(session.node, now / START_SECONDS) is not RelayStatus.OK:
+            router.counts["starts beyond those that a node may tell"] += 1
+            return False
+        if not session.is_greeted or is_start:
             self._keep_clock(session.node, greeting)
         ahead = greeting.now - self._milliseconds()
-        self._router.heard_adverts.hear(session.node, greeting.adverts, ahead)
+        router.heard_adverts.hear(session.node, greeting.adverts, ahead)
         return True
 
     def _keep_clock(self, node: Identity, greeting: Greeting) -> None:

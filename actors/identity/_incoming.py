@@ -65,8 +65,11 @@ class Incoming:
             return
         content = message.content
         router.dialling.used(session.node, content)
-        if isinstance(content, EngineContent):
+        if isinstance(content, EngineContent) and session.is_greeted:
             self._receive_engine(session.node, content.envelope)
+            return
+        if isinstance(content, EngineContent):
+            counts["records before the greeting"] += 1
             return
         part = router.part_for(content)
         if part is None and isinstance(content, ControlContent):

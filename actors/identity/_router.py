@@ -456,7 +456,9 @@ class Router(PeerEvents):
         if joined and session.is_greeted:
             for part in self._parts:
                 part.node_joined(session.node)
-        self.found_at(session.node)
+        if joined:
+            # What it tells later resumes what waits for that, as the directory changes by it.
+            self.found_at(session.node)
 
     def ban(self, identity: Identity) -> None:
         """Refuse all of an identity, and end its session and the requests to it."""

@@ -11,6 +11,7 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
 from onward.actors.identity._carriage import ENGINE
+from onward.actors.identity._greetings import START_BURST, START_SECONDS
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.identity._session import MAX_WAITING, Waiting
 from onward.actors.testing import Probe
@@ -87,6 +88,83 @@ async def test_a_node_with_a_wrong_clock_is_sent_messages(
         c.send(f"{node_text(STRANGE.identity)} => x", b"hello")
         assert (await strange.said()).dst == STRANGE.identity
     assert ours.refused() == {}
+
+
+async def test_nothing_is_taken_of_a_node_that_has_not_greeted(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    recorder = await Recorder.on(c, "engine")
+    engine = Destination(DestinationKind.ENGINE, ours.engine("engine"))
+    strange = await StrangeNode.on(a, c, STRANGE, greet=False)
+    body = encode_message(Message((ENGINE,), (), b"hi"))
+    now = ours._router.milliseconds()
+    begins, expires = now + 30_000 << 20, now + 60_000
+    for number in range(3):
+        message = EngineMessage(
+            STRANGE.identity, engine, begins + number, ONWARD, body, expiry=expires
+        )
+        strange.say(EngineContent(sign_engine_message(message, STRANGE)))
+        if number == 1:
+            await eventually(lambda: ours.refused() == {"records before the greeting": 2})
+            strange.say(greeting(0, 0))
+    assert (await recorder.next()).payload == b"hi"
+    assert len(recorder.messages) == 1
+
+
+async def test_greetings_have_a_rate(a: Node, c: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onward.actors.identity._greetings.GREETING_BURST", 4)
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    for _ in range(9):
+        strange.say(greeting(0, 0))
+    await eventually(lambda: ours.refused() == {"greetings beyond those that a node may send": 6})
+    await asyncio.sleep(1)  # of the virtual clock
+    key = key_of("engine")
+    advert = sign_advert(EngineAdvert(key.identity, STRANGE.identity, None, 7, SIGNED), key)
+    strange.say(greeting(0, 0, advert))
+    await eventually(lambda: ours._router.is_at(key.identity, STRANGE.identity))
+    assert ours.peers() == (STRANGE.identity,)
+
+
+async def test_a_node_is_not_started_anew_again_and_again(a: Node, c: Node) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    for number in range(1, 100):
+        strange.say(greeting(number, 0))
+    reason = "starts beyond those that a node may tell"
+    await eventually(lambda: ours.refused() == {reason: 100 - START_BURST})
+    # It goes by the last one that it was believed.
+    assert ours._router.greetings.started(STRANGE.identity) == START_BURST - 1
+    strange.say(greeting(START_BURST - 1, 0))
+    await asyncio.sleep(START_SECONDS)  # of the virtual clock
+    strange.say(greeting(1000, 0))
+    await eventually(lambda: ours._router.greetings.started(STRANGE.identity) == 1000)
+    assert ours.refused() == {reason: 100 - START_BURST}
+
+
+async def test_a_greeting_looks_at_what_waits_for_its_node_alone(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = await attached(c)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    await eventually(ours.peers)
+    keys = [key_of(f"engine {number}") for number in range(20)]
+    for key in keys:
+        c.send(engine_text(key.identity), b"hi")
+    decided: list[Destination] = []
+    decide = ours._router.decide
+
+    def watched(destination: Destination, *rest: Any) -> Any:
+        decided.append(destination)
+        return decide(destination, *rest)
+
+    monkeypatch.setattr(ours._router, "decide", watched)
+    for _ in range(3):
+        strange.say(greeting(0, 0))
+    advert = EngineAdvert(keys[0].identity, STRANGE.identity, None, 7, SIGNED)
+    strange.say(greeting(0, 0, sign_advert(advert, keys[0])))
+    while not isinstance((await strange.said()).content, EngineContent):
+        pass
+    assert {each.identity for each in decided} <= {keys[0].identity, STRANGE.identity}
 
 
 async def test_a_banned_engine_does_not_unban_itself_by_its_advert(a: Node, c: Node) -> None:
