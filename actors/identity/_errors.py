@@ -5,6 +5,7 @@ OnwardError
 ├── DirectoryFileInUse   another process has the file of a directory
 ├── DirectoryFileFailed  that file cannot be opened, read or written
 ├── EngineInUse          a worker is an engine already, or another one has its identity
+├── NoWayBack            an answer over relays has no way, as the message was answered before
 ├── PeerRefused          a node has not proved its key, or not the one that was asked for
 ├── RelayRefused         a relay makes no reservation
 └── TopicRefused         a request about a topic was refused
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...protocol import Address, OnwardError
+from ...protocol import Address, NotDelivered, OnwardError
 from ...protocol.identity import Identity, RelayStatus, ResultCode, short_text
 
 __all__ = [
     "DirectoryFileFailed",
     "DirectoryFileInUse",
     "EngineInUse",
+    "NoWayBack",
     "PeerRefused",
     "RelayRefused",
     "TopicRefused",
@@ -76,6 +78,16 @@ class EngineInUse(OnwardError):
     def __str__(self) -> str:
         engine = short_text(self.identity)
         return f"{self.worker} cannot be the engine {engine}: one of them is in use"
+
+
+class NoWayBack(NotDelivered):
+    """An answer to a message over relays has no way; it was certainly not handed over.
+
+    A message over relays has one answer: what a worker sends along the return route of a message
+    that it has answered already, such as the second item of a stream, leads nowhere.
+    """
+
+    reason = "no way back over relays"
 
 
 class PeerRefused(OnwardError):

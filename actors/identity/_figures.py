@@ -107,7 +107,14 @@ class Figures(RouterPart):
             "held_bytes": found.held_size,
             "reservations": found.reservations,
             "reserved": found.reserved,
+            "charged": found.charged,
+            "charged_bytes": found.charged_size,
+            "handles": found.handles,
+            "layers": found.layers,
+            "expected": found.expected,
             "relay_refused": {each.name.lower(): n for each, n in found.refused.items()},
+            "relay_rate_refused": found.rate_refused,
+            "relay_held_refused": {each.name.lower(): n for each, n in found.held_refused.items()},
         }
 
     def rows(self) -> list[dict[str, Any]]:

@@ -25,18 +25,31 @@ from ...protocol.identity import (
 if TYPE_CHECKING:
     from .._worker import Worker
     from ..runtime._timer import Timer
+    from ._relay_admission import Charged, RelayAdmission
     from ._router import Router
 
-__all__ = ["Passed", "RelayQueues", "record_of", "size_of"]
+__all__ = ["Going", "Passed", "RelayQueues", "record_of", "size_of"]
 
 Passed = EngineContent | RelayContent | ReplyContent
 """What a relay passes on."""
 
 
-class _Held(NamedTuple):
+class Going(NamedTuple):
+    """Something that a relay passes on.
+
+    Attributes:
+        content: What the next node is told.
+        expiry: When it is of no use any more, in Unix milliseconds.
+        previous: The node that it came from.
+        source: The source of it, if it is not that node.
+        charge: What it was charged to.
+    """
+
     content: Passed
-    size: int
     expiry: int
+    previous: Identity
+    source: Identity | None = None
+    charge: Charged = None
 
 
 class RelayQueues:
@@ -46,6 +59,7 @@ class RelayQueues:
         router: The router.
         worker: Its worker, for the timer.
         limits: The limits of what is held.
+        admission: What the relay admits, which refunds what is not carried.
 
     Attributes:
         holdings: How much is held.
@@ -54,6 +68,7 @@ class RelayQueues:
     """
 
     __slots__ = (
+        "_admission",
         "_due",
         "_held",
         "_router",
@@ -64,39 +79,40 @@ class RelayQueues:
         "relayed_size",
     )
 
-    def __init__(self, router: Router, worker: Worker, limits: RelayLoadLimits) -> None:
+    def __init__(
+        self, router: Router, worker: Worker, limits: RelayLoadLimits, admission: RelayAdmission
+    ) -> None:
         self._router: Final = router
         self._worker: Final = worker
+        self._admission: Final = admission
         self.holdings: Final = RelayHoldings(limits)
         # Of each node that has no link, or a link with no room.
-        self._held: Final[dict[Identity, deque[_Held]]] = {}
+        self._held: Final[dict[Identity, deque[Going]]] = {}
         self._timer: Timer | None = None
         self._due = 0
         self.relayed = 0
         self.relayed_size = 0
 
-    def send(self, node: Identity, content: Passed, expiry: int) -> RelayStatus:
+    def send(self, node: Identity, going: Going) -> RelayStatus:
         """Pass something on, now or as soon as there is a link with room.
 
-        Args:
-            node: The next node.
-            content: What it is told.
-            expiry: When it is of no use any more, in Unix milliseconds.
-
         Returns:
-            `OK`, or `RESOURCE_LIMIT_EXCEEDED`: as much is held as may be.
+            `OK`, or `RESOURCE_LIMIT_EXCEEDED`: as much is held as may be. It is refunded then.
         """
         if node not in self._held and self._is_joined(node):
-            self._give(node, content, expiry)
+            self._give(node, going)
             return RelayStatus.OK
-        size = size_of(content)
-        status = self.holdings.hold(node, size)
-        if status is RelayStatus.OK:
-            self._held.setdefault(node, deque()).append(_Held(content, size, expiry))
-            self._arm(expiry)
-            if not self._is_joined(node) and self._router.dialling.is_dialable(node):
-                self._router.dialling.dial(node)
-        return status
+        size = size_of(going.content)
+        refusal = self.holdings.hold(node, size, going.previous, going.source)
+        if refusal is not None:
+            self._admission.refund(going.charge)
+            self._router.counts[f"relayed messages: {refusal.value}"] += 1
+            return RelayStatus.RESOURCE_LIMIT_EXCEEDED
+        self._held.setdefault(node, deque()).append(going)
+        self._arm(going.expiry)
+        if not self._is_joined(node) and self._router.dialling.is_dialable(node):
+            self._router.dialling.dial(node)
+        return RelayStatus.OK
 
     def flush(self, node: Identity) -> None:
         """Send what is held for a node, as far as its link has room."""
@@ -107,19 +123,26 @@ class RelayQueues:
         now = self._router.milliseconds()
         while held and node not in self._held:
             each = held.popleft()
-            self.holdings.release(node, each.size)
+            self._release(node, each)
             if each.expiry < now:
-                self._router.counts[_EXPIRED] += 1
+                self._drop(each, _EXPIRED)
             else:
-                self._give(node, each.content, each.expiry)
+                self._give(node, each)
         if held:
             self._held[node] = held
 
     def drop(self, node: Identity) -> None:
         """Drop what is held for a node, as it is banned."""
         for each in self._held.pop(node, ()):
-            self.holdings.release(node, each.size)
-            self._router.counts["messages held for a node that is banned"] += 1
+            self._release(node, each)
+            self._drop(each, "messages held for a node that is banned")
+
+    def _release(self, node: Identity, going: Going) -> None:
+        self.holdings.release(node, size_of(going.content), going.previous, going.source)
+
+    def _drop(self, going: Going, reason: str) -> None:
+        self._admission.refund(going.charge)
+        self._router.counts[reason] += 1
 
     def close(self) -> None:
         """End, as the node does."""
@@ -131,17 +154,18 @@ class RelayQueues:
         session = self._router.peers.sessions.get(node)
         return session is not None and session.is_greeted
 
-    def _give(self, node: Identity, content: Passed, expiry: int) -> None:
+    def _give(self, node: Identity, going: Going) -> None:
         """Give something to a link; if its queue is full, what follows is held until it is not."""
         self.relayed += 1
-        self.relayed_size += size_of(content)
-        room = self._router.outgoing.tell(node, content, self._failed, expiry)
+        self.relayed_size += size_of(going.content)
+
+        def failed(_: OnwardError) -> None:
+            self._drop(going, "relayed messages that a link has not sent")
+
+        room = self._router.outgoing.tell(node, going.content, failed, going.expiry)
         if room is not None:
             self._held.setdefault(node, deque())
             asyncio.ensure_future(room).add_done_callback(lambda _: self.flush(node))
-
-    def _failed(self, _: OnwardError) -> None:
-        self._router.counts["relayed messages that a link has not sent"] += 1
 
     # --- what expires -----------------------------------------------------------------------
 
@@ -163,8 +187,8 @@ class RelayQueues:
             left = [each for each in held if each.expiry >= now]
             for each in held:
                 if each.expiry < now:
-                    self.holdings.release(node, each.size)
-                    self._router.counts[_EXPIRED] += 1
+                    self._release(node, each)
+                    self._drop(each, _EXPIRED)
             if len(left) != len(held):
                 held.clear()
                 held.extend(left)

@@ -8,57 +8,41 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...protocol import Address, LinkDown, Message, OnwardError, PayloadTooBig
+from ...protocol import Address
 from ...protocol.identity import (
-    HANDLE_SIZE,
-    MAX_SKEW,
     NO_REPLY,
-    REPLY_NONCE_SIZE,
-    BadRecord,
-    ControlContent,
-    Destination,
+    REPLY_KEY_SIZE,
     DestinationKind,
-    EngineContent,
-    EngineMessage,
-    HandleRefusal,
     HandleTable,
+    Hop,
     Identity,
     IdentityError,
     LayerTags,
-    MessageTooBig,
     Peeled,
     Peeler,
     PeelOutcome,
-    RateLimiter,
     RelayContent,
     RelayLoadLimits,
-    RelayPolicy,
     RelayStatus,
     ReplyContent,
-    ReservationAnswer,
-    ReservationLimits,
-    ReservationRequest,
     Reservations,
-    ReturnHandle,
     SealingKeys,
     SigningKey,
-    issue_voucher,
-    parse_reservation_request,
+    build_onion,
     parse_target,
-    serialize_reservation_answer,
 )
-from ...protocol.ockam import encode_message
-from ._carriage import reply_address
-from ._relay_queues import Passed, RelayQueues, size_of
+from ._relay_queues import Going, Passed, RelayQueues, size_of
+from ._relay_returns import RelayReturns
 from ._relay_statistics import RelayStatistics
 
 if TYPE_CHECKING:
     from .._worker import Worker
-    from ._outgoing import Undelivered
+    from ._relay_admission import Charged, RelayAdmission
+    from ._relay_paths import RelayPaths
     from ._router import Router
     from ._session import Session
 
@@ -87,40 +71,32 @@ class PassedOn(NamedTuple):
 class RelayService:
     """The messages for relays that come to a node, and their answers.
 
-    It is also the rules of its `Peeler`.
-
     Args:
         router: The router.
         worker: Its worker, for timers.
-        key: The key of the node, which signs vouchers.
+        key: The key of the node, which signs the layers of what it lets out.
         sealing: The keys that others seal to.
-        policy: What the node relays.
-        limits: The limits of what it spends on that.
-        reservations: The limits of reservations.
+        admission: What it admits.
+        limits: The limits of what it holds.
+        paths: What is known of the nodes that it lets out to.
 
     Attributes:
-        handles: The ways of answers.
+        admission: What it admits.
         queues: What is passed on.
-        reservations: The reservations that other nodes have here.
-        refused: The messages that were not relayed, by their status.
+        returns: The ways of answers.
         on_passed: Each receives what was passed on, as far as this node can see it.
-        on_refused: Each receives the status of a message that was not relayed.
     """
 
     __slots__ = (
         "_key",
-        "_on_reservation",
+        "_paths",
         "_peeler",
-        "_policy",
-        "_rates",
         "_router",
         "_tags",
-        "handles",
+        "admission",
         "on_passed",
-        "on_refused",
         "queues",
-        "refused",
-        "reservations",
+        "returns",
     )
 
     def __init__(
@@ -129,84 +105,41 @@ class RelayService:
         worker: Worker,
         key: SigningKey,
         sealing: SealingKeys,
-        policy: RelayPolicy,
+        admission: RelayAdmission,
         limits: RelayLoadLimits,
-        reservations: ReservationLimits,
+        paths: RelayPaths,
     ) -> None:
         self._router: Final = router
         self._key: Final = key
-        self._policy: Final = policy
-        self._rates: Final = RateLimiter(limits)
+        self._paths: Final = paths
         self._tags: Final = LayerTags()
-        self._peeler: Final = Peeler(router.own, sealing, self._tags, self, router.verifiers)
-        # Whether what was allowed last is allowed for the reservation alone.
-        self._on_reservation = False
-        self.handles: Final = HandleTable()
-        self.queues: Final = RelayQueues(router, worker, limits)
-        self.reservations: Final = Reservations(router.own, reservations)
-        self.refused: Final = Counter[RelayStatus]()
+        self._peeler: Final = Peeler(router.own, sealing, self._tags, admission, router.verifiers)
+        self.admission: Final = admission
+        self.queues: Final = RelayQueues(router, worker, limits, admission)
+        self.returns: Final = RelayReturns(router, admission, self.queues)
         self.on_passed: Final[list[Callable[[PassedOn], object]]] = []
-        self.on_refused: Final[list[Callable[[RelayStatus], object]]] = []
 
-    # --- the rules of the peeler --------------------------------------------------------------
+    @property
+    def handles(self) -> HandleTable:
+        """The ways of answers that are kept."""
+        return self.returns.handles
 
-    def may_open(self, source: Identity, peer: Identity) -> bool:
-        """Whether a layer by `source` is opened at all: it may be for this node."""
-        table = self._router.table
-        return not table.is_banned(source) and not table.is_banned(peer)
+    @property
+    def reservations(self) -> Reservations:
+        """The reservations that other nodes have here."""
+        return self.admission.reservations
 
-    def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
-        """Whether `size` bytes by `source` may go on to the node `following`."""
-        return self._is_ok(self.allows(source, following))
-
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
-        """Whether `size` bytes by `source` may go to a destination that is not of this node."""
-        home = self._router.home(destination.identity)
-        if home is None:
-            return self._is_ok(RelayStatus.CONNECTION_FAILED)
-        if not self._policy.exits:
-            return self._is_ok(RelayStatus.PERMISSION_DENIED)
-        return self._is_ok(self.allows(source, home))
-
-    def is_here(self, destination: Destination) -> bool:
-        """Whether a destination is of this node."""
-        if destination.kind is DestinationKind.NODE:
-            return destination.identity == self._router.own
-        is_engine = destination.kind is DestinationKind.ENGINE
-        return is_engine and self._router.engines.of(destination.identity) is not None
-
-    def allows(self, source: Identity, following: Identity) -> RelayStatus:
-        """Return whether the policy allows a message, as `OK` or the reason why not."""
-        table = self._router.table
-        if table.is_banned(source) or table.is_banned(following):
-            return RelayStatus.PERMISSION_DENIED
-        status = self._policy.relays(source, following, is_reserved=False)
-        self._on_reservation = status is not RelayStatus.OK
-        if self._on_reservation:
-            now = self._router.milliseconds()
-            is_reserved = self.reservations.is_reserved(following, now)
-            status = self._policy.relays(source, following, is_reserved=is_reserved)
-        return status
-
-    def spend(self, following: Identity, size: int) -> RelayStatus:
-        """Count what was allowed last with the reservation of the next node, if it needs that."""
-        if not self._on_reservation:
-            return RelayStatus.OK
-        return self.reservations.spend(following, size, self._router.milliseconds())
-
-    def _is_ok(self, status: RelayStatus) -> bool:
-        if status is not RelayStatus.OK:
-            self.refused[status] += 1
-            for each in self.on_refused:
-                each(status)
-        return status is RelayStatus.OK
+    @property
+    def refused(self) -> Counter[RelayStatus]:
+        """The messages that were not relayed, by their status."""
+        return self.admission.refused
 
     # --- messages -----------------------------------------------------------------------------
 
     def receive(self, session: Session, content: RelayContent) -> None:
         """Receive a message for a relay."""
         router, peer = self._router, session.node
-        if not self.admits(peer):
+        if not self.admission.admits(peer):
             return
         peeled = self._peeler.peel(content.envelope, peer, router.milliseconds())
         outcome, following, message = peeled.outcome, peeled.following, peeled.message
@@ -215,14 +148,81 @@ class RelayService:
         elif following is not None:
             self._pass(peer, content, peeled, following)
         elif message is not None and outcome is PeelOutcome.DELIVER:
-            way_back = partial(self._way_back, peer, content, peeled)
+            way_back = partial(self.returns.way_back, peer, content, peeled)
             router.incoming.accept(message, peer, way_back, peeled.envelope)
         elif message is not None:
-            self._let_out(peer, message, peeled)
+            home = self._paths.home(message.dst)
+            if home is not None:
+                self._let_out(peer, content, peeled, home)
 
-    def admits(self, peer: Identity) -> bool:
-        """Count a message of a peer; return whether it is within its rate."""
-        return self._is_ok(self._rates.spend(peer, self._router.loop_time()))
+    def _pass(
+        self, peer: Identity, content: RelayContent, peeled: Peeled, following: Identity
+    ) -> None:
+        is_wanted = peeled.outcome is PeelOutcome.UNCHANGED or peeled.reply_key != NO_REPLY
+        self._send(peer, content, peeled, following, peeled.envelope, is_wanted=is_wanted)
+
+    def _let_out(
+        self, peer: Identity, content: RelayContent, peeled: Peeled, home: Identity
+    ) -> None:
+        """Seal the message of an engine for the node of its destination, as its sender has not.
+
+        So that node believes it by its signature, as whatever comes sealed, and has a way for the
+        answer, which is sealed for this node.
+        """
+        key = self._paths.sealing_key(home)
+        if key is None:
+            self._router.lookups.ask(home)  # for a later message
+            self.admission.is_ok(RelayStatus.CONNECTION_FAILED)
+            return
+        is_wanted = content.handle is not None and peeled.reply_key != NO_REPLY
+        opens = secrets.token_bytes(REPLY_KEY_SIZE) if is_wanted else NO_REPLY
+        try:
+            envelope = build_onion(
+                [Hop(home, key)],
+                peeled.envelope,
+                expiry=peeled.expiry,
+                signers=[self._key],
+                reply_keys=(opens,) if is_wanted else (),
+            )
+        except IdentityError:  # the advert of that node has a key that is none
+            self.admission.is_ok(RelayStatus.CONNECTION_FAILED)
+            return
+        self._send(peer, content, peeled, home, envelope, is_wanted=is_wanted, opens=opens)
+
+    def _send(
+        self,
+        peer: Identity,
+        content: RelayContent,
+        peeled: Peeled,
+        following: Identity,
+        envelope: bytes,
+        *,
+        is_wanted: bool,
+        opens: bytes = NO_REPLY,
+    ) -> None:
+        """Pass on what was in a message, with a handle if an answer is wanted."""
+        source = peeled.source or peer
+        charge = self.admission.charge(source, following, len(envelope))
+        if isinstance(charge, RelayStatus):
+            return
+        handle = None
+        if is_wanted:
+            reserved = None if charge is None else charge.node
+            handle = self.returns.keep(
+                peer, content, peeled, following, reserved=reserved, opens=opens
+            )
+        passed = RelayContent(envelope, handle)
+        going = Going(passed, peeled.expiry, peer, None if source == peer else source, charge)
+        if self.admission.is_ok(self.queues.send(following, going)):
+            self._tell(peer, following, passed)
+        elif handle:
+            self.handles.forget(handle)
+
+    def pass_back(self, node: Identity, content: ReplyContent) -> None:
+        """Pass an answer of another node back on its way."""
+        following = self.returns.pass_back(node, content)
+        if following is not None:
+            self._tell(node, following, content)
 
     def _tell(self, previous: Identity, following: Identity, content: Passed) -> None:
         """Give the watchers what this node has seen of something that it passes on."""
@@ -232,29 +232,6 @@ class RelayService:
             )
             for each in tuple(self.on_passed):
                 each(seen)
-
-    def _pass(
-        self, peer: Identity, content: RelayContent, peeled: Peeled, following: Identity
-    ) -> None:
-        if not self._is_ok(self.spend(following, len(peeled.envelope))):
-            return
-        handle = None
-        wanted = peeled.outcome is PeelOutcome.UNCHANGED or peeled.reply_key != NO_REPLY
-        if content.handle is not None and wanted:
-            handle = self._keep(peer, content.handle, peeled, following)
-        going = RelayContent(peeled.envelope, handle)
-        if self._is_ok(self.queues.send(following, going, peeled.expiry)):
-            self._tell(peer, following, going)
-        elif handle:
-            self.handles.forget(handle)
-
-    def _let_out(self, peer: Identity, message: EngineMessage, peeled: Peeled) -> None:
-        """Send the message of an engine on to the node of its destination, as it is."""
-        home = self._router.home(message.dst.identity)
-        if home is not None and self._is_ok(self.spend(home, len(peeled.envelope))):
-            going = EngineContent(peeled.envelope)
-            if self._is_ok(self.queues.send(home, going, peeled.expiry)):
-                self._tell(peer, home, going)
 
     # --- in the clear -------------------------------------------------------------------------
 
@@ -274,96 +251,35 @@ class RelayService:
             return False
         source, following = self._router.home(by), self._router.home(destination.identity)
         if source is None or following is None:
-            return self._is_ok(RelayStatus.CONNECTION_FAILED)
-        passes = (
-            self.admits(source)
-            and self._is_ok(self.allows(source, following))
-            and self._is_ok(self.spend(following, size))
-        )
-        if passes:
-            self.queues.relayed += 1
-            self.queues.relayed_size += size
-        return passes
+            return self.admission.is_ok(RelayStatus.CONNECTION_FAILED)
+        if not self.admission.admits(source):
+            return False
+        if not self.admission.is_ok(self.admission.allows(source, following)):
+            return False
+        return self._counted(self.admission.charge(source, following, size), size)
 
-    # --- answers ------------------------------------------------------------------------------
+    def passes_back(self, by: Identity, to: Identity, size: int) -> bool:
+        """Whether an answer of an identity elsewhere may be sent on from here, as it is.
 
-    def _keep(
-        self, peer: Identity, back: bytes, peeled: Peeled, user: Identity | None
-    ) -> bytes | None:
-        """Keep the way of an answer; return the handle for it, or `None` if there is no room."""
-        handle = secrets.token_bytes(HANDLE_SIZE)
-        entry = ReturnHandle(peer, back, peeled.reply_key, peeled.expiry, user)
-        if self.handles.add(handle, entry, self._router.milliseconds()) is None:
-            return handle
-        self._router.counts["messages without a way for their answer, as there is no room"] += 1
-        return None
-
-    def _way_back(self, peer: Identity, content: RelayContent, peeled: Peeled) -> Address:
-        """Return the address of an answer to a message for this node.
-
-        Without a handle it is one that leads nowhere: an answer over a link, past the relays, would
-        show which node has asked.
+        Args:
+            by: The identity at the other end of the link by which it came.
+            to: The identity elsewhere that has asked.
+            size: The bytes of its payload.
         """
-        handle = None
-        if content.handle is not None and peeled.reply_key != NO_REPLY:
-            handle = self._keep(peer, content.handle, peeled, None)
-        return reply_address(DestinationKind.RELAY, handle or b"")
+        asked, asker = self._router.home(by), self._router.home(to)
+        if asked is None or asker is None:
+            return True  # the question was not relayed in the clear, or the answer has no way
+        return self._counted(self.admission.charge(asker, asked, size), size)
 
-    def answer(
-        self, token: bytes, message: Message, undelivered: Undelivered
-    ) -> Awaitable[None] | None:
-        """Seal an answer of a worker here, and send it back; see `RouterPart.answer`."""
-        router = self._router
-        nonce = secrets.token_bytes(REPLY_NONCE_SIZE)
-        try:
-            back = self.handles.answer(token, encode_message(message), nonce, router.milliseconds())
-        except MessageTooBig as error:
-            undelivered(message, PayloadTooBig(error.size, error.limit))
-            return None
-        if isinstance(back, HandleRefusal):
-            undelivered(message, LinkDown("the sender, over relays", back.value))
-            return None
+    def _counted(self, charge: Charged | RelayStatus, size: int) -> bool:
+        """Count what is sent on in the clear, unless it cannot be charged."""
+        if isinstance(charge, RelayStatus):
+            return False
+        self.queues.relayed += 1
+        self.queues.relayed_size += size
+        return True
 
-        def failed(error: OnwardError) -> None:
-            undelivered(message, error)
-
-        expiry = router.outgoing.expiry(message)
-        return router.outgoing.tell(back.peer, back.content, failed, expiry)
-
-    def pass_back(self, session: Session, content: ReplyContent) -> None:
-        """Pass an answer back on its way."""
-        now = self._router.milliseconds()
-        back = self.handles.pass_back(content.handle, session.node, content.reply, now)
-        if isinstance(back, HandleRefusal):
-            self._router.counts[f"answers over relays: {back.value}"] += 1
-        else:
-            # It is held a moment, as its link may be made again.
-            if self._is_ok(self.queues.send(back.peer, back.content, now + MAX_SKEW)):
-                self._tell(session.node, back.peer, back.content)
-
-    # --- reservations -------------------------------------------------------------------------
-
-    def reserve(self, session: Session, record: bytes) -> None:
-        """Answer a node that asks for a reservation."""
-        node, router = session.node, self._router
-        if not self.admits(node):
-            return
-        try:
-            answer = self._reserve(node, parse_reservation_request(record))
-        except BadRecord:
-            router.counts["records that cannot be read"] += 1
-            answer = ReservationAnswer(RelayStatus.MALFORMED_MESSAGE)
-        content = ControlContent(serialize_reservation_answer(answer))
-        router.outgoing.say(node, content)
-
-    def _reserve(self, node: Identity, request: ReservationRequest) -> ReservationAnswer:
-        status = self._policy.reserves(node)
-        if status is not RelayStatus.OK:
-            return ReservationAnswer(status)
-        found = self.reservations.reserve(node, request, self._router.milliseconds())
-        if isinstance(found, RelayStatus):
-            return ReservationAnswer(found)
-        return ReservationAnswer(RelayStatus.OK, issue_voucher(found, self._key))
+    # --- for operators ------------------------------------------------------------------------
 
     def statistics(self, sealed: int, reserved: int, expected: int) -> RelayStatistics:
         """Return what was relayed and what is held.
@@ -373,7 +289,8 @@ class RelayService:
             reserved: Reservations of this node elsewhere.
             expected: Answers that this node waits for.
         """
-        queues = self.queues
+        queues, reservations = self.queues, self.reservations
+        reservations.end_expired(self._router.milliseconds())
         return RelayStatistics(
             queues.relayed,
             queues.relayed_size,
@@ -382,11 +299,15 @@ class RelayService:
             {outcome: count for outcome, count in self._peeler.outcomes.items() if count},
             queues.holdings.messages,
             queues.holdings.size,
-            len(self.reservations),
+            len(reservations),
             reserved,
             len(self.handles),
             expected,
             len(self._tags),
+            reservations.charged,
+            reservations.charged_size,
+            self.admission.rates.refused,
+            {reason: count for reason, count in queues.holdings.refused.items() if count},
         )
 
     # --- events -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...protocol.identity import PeelOutcome, RelayStatus
+from ...protocol.identity import HoldingRefusal, PeelOutcome, RelayStatus
 
 __all__ = ["RelayStatistics"]
 
@@ -23,11 +23,15 @@ class RelayStatistics:
             done with them.
         held: Messages that wait for a link.
         held_size: Their bytes.
-        reservations: Reservations that other nodes have here.
+        reservations: Reservations that other nodes have here and that are not over.
         reserved: Reservations that this node has at relays.
         handles: Answers of others that may come.
         expected: Answers to messages of this node that may come.
         layers: Layers that were opened and are remembered until they expire.
+        charged: Messages and answers that were charged to reservations here.
+        charged_size: Their bytes.
+        rate_refused: Messages that came faster than a node may send.
+        held_refused: Messages and answers that could not be held, by the limit that was reached.
     """
 
     relayed: int
@@ -42,3 +46,7 @@ class RelayStatistics:
     handles: int
     expected: int
     layers: int
+    charged: int
+    charged_size: int
+    rate_refused: int
+    held_refused: Mapping[HoldingRefusal, int]

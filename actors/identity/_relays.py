@@ -25,6 +25,7 @@ from ...protocol.identity import (
     Target,
 )
 from ..routing._pending import Pending
+from ._relay_admission import RelayAdmission
 from ._relay_log import RelayLog
 from ._relay_service import RelayService
 from ._relay_statistics import RelayStatistics
@@ -86,19 +87,26 @@ class Relays(RouterPart):
             worker,
             key,
             sealing,
-            policy or RelayPolicy(),
+            RelayAdmission(
+                router,
+                self.ways.paths,
+                key,
+                policy or RelayPolicy(),
+                limits or RelayLoadLimits(),
+                reservations or ReservationLimits(),
+            ),
             limits or RelayLoadLimits(),
-            reservations or ReservationLimits(),
+            self.ways.paths,
         )
         self.reserved: Final = ReservedRelays(router, worker)
         log = RelayLog(worker.node, anonymous=anonymous)
         self.service.on_passed.append(log.passed)
-        self.service.on_refused.append(log.refused)
+        self.service.admission.on_refused.append(log.refused)
         self._router: Final = router
         router.own_adverts.reserved = self.reserved.relays
         self.reserved.on_change.append(router.own_adverts.changed)
         router.directory.on_update.append(self._updated)
-        router.directory.on_lost.append(lambda _: self.ways.forget_all())
+        router.directory.on_lost.append(lambda _: self.ways.remembered.forget_all())
 
     def rotate(self, keys: IdentityKeys) -> bool:
         """Use another sealing key from now on; see `Identities.reload`.
@@ -141,7 +149,7 @@ class Relays(RouterPart):
         self, token: bytes, message: Message, undelivered: Undelivered
     ) -> Awaitable[None] | None:
         """Seal an answer, and send it back over the relays."""
-        return self.service.answer(token, message, undelivered)
+        return self.service.returns.answer(token, message, undelivered)
 
     def receive(self, session: Session, content: P2PContent) -> None:
         """Receive a message for a relay, an answer, or what is said about a reservation."""
@@ -149,10 +157,10 @@ class Relays(RouterPart):
             self.service.receive(session, content)
         elif isinstance(content, ReplyContent):
             if not self.ways.open(session.node, content):
-                self.service.pass_back(session, content)
+                self.service.pass_back(session.node, content)
         elif isinstance(content, ControlContent):
             if content.number == RESERVATION_REQUEST:
-                self.service.reserve(session, content.record)
+                self.service.admission.reserve(session.node, content.record)
             else:
                 self.reserved.receive(session.node, content.record)
 
@@ -160,7 +168,7 @@ class Relays(RouterPart):
         """Send what is held for a node, and reserve there again."""
         self.service.queues.flush(node)
         self.reserved.node_joined(node)
-        self.ways.forget(node)
+        self.ways.remembered.forget(node)
 
     def needs(self, node: Identity) -> bool:
         """Whether there is a reservation at a node."""
@@ -170,7 +178,7 @@ class Relays(RouterPart):
         """End what the node has reserved here, and what is reserved there."""
         self.service.node_lost(node)
         self.reserved.node_lost(node)
-        self.ways.relay_lost(node)
+        self.ways.remembered.relay_lost(node)
 
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity that has no trust any more."""
@@ -184,4 +192,4 @@ class Relays(RouterPart):
 
     def _updated(self, update: IdentityUpdated) -> None:
         """Resolve anew what leads to a node, as its advert may say another way to it."""
-        self.ways.forget(update.identity)
+        self.ways.remembered.forget(update.identity)

@@ -33,6 +33,19 @@ _FIGURES: Final = {
     "held_bytes": gauge("identity_relay_held_bytes", "Bytes to relay that wait for a link."),
     "reservations": gauge("identity_relay_reservations", "Reservations of other nodes here."),
     "reserved": gauge("identity_relay_reserved", "Reservations of this node at relays."),
+    # Gauges, as what was not carried in the end is refunded.
+    "charged": gauge(
+        "identity_relay_charged", "Messages and answers charged to reservations since the start."
+    ),
+    "charged_bytes": gauge(
+        "identity_relay_charged_bytes", "Bytes charged to reservations since the start."
+    ),
+    "handles": gauge("identity_relay_handles", "Answers of others that may come back this way."),
+    "layers": gauge("identity_relay_layers", "Layers that are remembered until they expire."),
+    "expected": gauge("identity_expected", "Answers over relays that this node waits for."),
+    "relay_rate_refused": counter(
+        "identity_relay_rate_refused", "Messages that came faster than a node may send."
+    ),
 }
 _REFUSED: Final = counter(
     "identity_refused", "What was refused or dropped, by the reason.", "reason"
@@ -43,8 +56,17 @@ _DOMAIN_REQUESTS: Final = counter(
 _RELAY_REFUSED: Final = counter(
     "identity_relay_refused", "Messages that were not relayed, by the status.", "status"
 )
+_HELD_REFUSED: Final = counter(
+    "identity_relay_held_refused", "Messages that a relay could not hold, by the limit.", "limit"
+)
 
-IDENTITY_FAMILIES: Final = (*_FIGURES.values(), _REFUSED, _DOMAIN_REQUESTS, _RELAY_REFUSED)
+IDENTITY_FAMILIES: Final = (
+    *_FIGURES.values(),
+    _REFUSED,
+    _DOMAIN_REQUESTS,
+    _RELAY_REFUSED,
+    _HELD_REFUSED,
+)
 
 
 def identity_metrics(node: Node) -> Iterator[Metric | None]:
@@ -60,6 +82,7 @@ def identity_metrics(node: Node) -> Iterator[Metric | None]:
         ("refused", _REFUSED),
         ("domain_requests", _DOMAIN_REQUESTS),
         ("relay_refused", _RELAY_REFUSED),
+        ("relay_held_refused", _HELD_REFUSED),
     ):
         found = sorted(cast("Mapping[str, Any]", row.get(name, {})).items())
         yield Metric(family, tuple(((label,), count) for label, count in found))

@@ -294,7 +294,7 @@ from ._publication import (
     PublicationLimits,
 )
 from ._record_reader import MAX_DEPTH, MAX_NUMBER, MAX_RECORD, RecordReader
-from ._relay_load import RateLimiter, RelayHoldings, RelayLoadLimits
+from ._relay_load import HoldingRefusal, RateLimiter, RelayHoldings, RelayLoadLimits
 from ._relay_policy import RelayPolicy, RelayStatus
 from ._relay_rules import RELAY_RULES, parse_relay_rules
 from ._replay import (
@@ -326,6 +326,7 @@ from ._requests import (
     UpdateIdentityRequest,
     UpdateIdentityResponse,
 )
+from ._reservation_table import ReservationCharge, ReservationLimits, Reservations
 from ._reservations import (
     MAX_RESERVATION,
     MAX_RESERVATION_BYTES,
@@ -336,9 +337,7 @@ from ._reservations import (
     RESERVATION_REQUEST,
     Reservation,
     ReservationAnswer,
-    ReservationLimits,
     ReservationRequest,
-    Reservations,
     issue_voucher,
     open_voucher,
     parse_reservation,
@@ -600,6 +599,7 @@ __all__ = [
     "HandleTable",
     "HandshakeMessage",
     "HasMembers",
+    "HoldingRefusal",
     "Hop",
     "Identity",
     "IdentityError",
@@ -681,6 +681,7 @@ __all__ = [
     "ResendEvents",
     "Reservation",
     "ReservationAnswer",
+    "ReservationCharge",
     "ReservationLimits",
     "ReservationRequest",
     "Reservations",

@@ -5,8 +5,9 @@ Times are Unix milliseconds. The clocks of two nodes may differ by `MAX_SKEW`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from ._identities import Identity
 
@@ -32,6 +33,7 @@ class FreshnessRefusal(StrEnum):
     REPEATED = "it was received before"
     TOO_OLD = "its id is below the window"
     SHARE_FULL = "the peer has used its share of what is remembered"
+    SOURCE_FULL = "the source has used its share of what the peer may have"
     FULL = "as much is remembered as may be"
 
 
@@ -54,6 +56,9 @@ def expiry_refusal(expiry: int, now: int) -> FreshnessRefusal | None:
 class PeerShares:
     """The number of entries of a table that each peer has used, so that none can use all.
 
+    A peer may pass on what others have sent. Such a *source* may have as many entries as its peer
+    has left: one has half of the share at most, two have two thirds, so that others find some.
+
     Args:
         limit: Most entries of all peers.
         share: Most entries of one peer.
@@ -62,34 +67,54 @@ class PeerShares:
         used: The entries of all peers.
     """
 
-    __slots__ = ("_limit", "_of_peer", "_share", "used")
+    __slots__ = ("_limit", "_of_peer", "_of_source", "_share", "used")
 
     def __init__(self, limit: int, share: int) -> None:
         self._limit = limit
         self._share = share
         self._of_peer: dict[Identity, int] = {}
+        self._of_source: dict[tuple[Identity, Identity], int] = {}
         self.used = 0
 
     def used_by(self, peer: Identity) -> int:
         """Return the entries of a peer."""
         return self._of_peer.get(peer, 0)
 
-    def refusal(self, peer: Identity) -> FreshnessRefusal | None:
-        """Return why a peer may have no further entry; `None` if it may."""
-        if self.used_by(peer) >= self._share:
-            return FreshnessRefusal.SHARE_FULL
-        return FreshnessRefusal.FULL if self.used >= self._limit else None
+    def refusal(self, peer: Identity, source: Identity | None = None) -> FreshnessRefusal | None:
+        """Return why a peer may have no further entry; `None` if it may.
 
-    def add(self, peer: Identity) -> None:
-        """Count an entry of a peer."""
+        Args:
+            peer: The peer.
+            source: The source that the entry is of, if it is not the peer itself.
+        """
+        used = self.used_by(peer)
+        if used >= self._share:
+            return FreshnessRefusal.SHARE_FULL
+        if self.used >= self._limit:
+            return FreshnessRefusal.FULL
+        if source is not None and self._of_source.get((peer, source), 0) >= self._share - used:
+            return FreshnessRefusal.SOURCE_FULL
+        return None
+
+    def add(self, peer: Identity, source: Identity | None = None) -> None:
+        """Count an entry of a peer, and of a source behind it."""
         self._of_peer[peer] = self.used_by(peer) + 1
+        if source is not None:
+            self._of_source[peer, source] = self._of_source.get((peer, source), 0) + 1
         self.used += 1
 
-    def remove(self, peer: Identity) -> None:
-        """Count an entry of a peer off; a peer without any is forgotten."""
-        left = self._of_peer[peer] - 1
-        if left:
-            self._of_peer[peer] = left
-        else:
-            del self._of_peer[peer]
+    def remove(self, peer: Identity, source: Identity | None = None) -> None:
+        """Count an entry off that was added so; what has none is forgotten."""
+        _count_off(self._of_peer, peer)
+        if source is not None:
+            _count_off(self._of_source, (peer, source))
         self.used -= 1
+
+
+_K = TypeVar("_K", bound=Hashable)
+
+
+def _count_off(counts: dict[_K, int], key: _K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

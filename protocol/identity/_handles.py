@@ -39,7 +39,8 @@ MAX_HANDLES: Final = 65_536
 """Most handles that a node keeps for others, until their use or expiry. Beyond: the message has
 none, which is counted."""
 MAX_HANDLES_OF_PEER: Final = 16_384
-"""Most of these handles for one peer. Beyond: the message has none, which is counted."""
+"""Most of these handles for one peer. Beyond: the message has none, which is counted. A source
+behind the peer has as many as the peer has left."""
 MAX_EXPECTED: Final = 16_384
 """Most answers that a node waits for at a time. Beyond: the message is refused at its sender."""
 
@@ -57,6 +58,7 @@ class HandleRefusal(StrEnum):
     TAMPERED = "the answer was changed on its way"
     IN_USE = "the handle is in use"
     SHARE_FULL = "the peer has used its share of the handles"
+    SOURCE_FULL = "the source has used its share of what the peer may have"
     FULL = "there are as many handles as may be"
 
 
@@ -71,6 +73,10 @@ class ReturnHandle:
             as its answer does then.
         expiry: When it is of no use any more, in Unix milliseconds.
         user: The node that may use it; `None` if this node is the far end, and answers itself.
+        source: The source of the message, if it is not the peer itself.
+        reserved: The node with the reservation that the message was charged to, as the answer is.
+        opens: The key that the answer is sealed with for this node, 32 bytes, if it has let the
+            message out: it seals the answer anew. `NO_REPLY` for a relay.
 
     Raises:
         BadKey: The reply key or the handle has another size.
@@ -81,10 +87,14 @@ class ReturnHandle:
     reply_key: bytes = field(repr=False)
     expiry: int
     user: Identity | None
+    source: Identity | None = None
+    reserved: Identity | None = None
+    opens: bytes = field(default=NO_REPLY, repr=False)
 
     def __post_init__(self) -> None:
         _check_handle(self.handle)
         _check_reply_key(self.reply_key)
+        _check_reply_key(self.opens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +104,12 @@ class PassedBack:
     Attributes:
         peer: The node.
         content: What the message to it says.
+        reserved: The node with the reservation that the message was charged to.
     """
 
     peer: Identity
     content: ReplyContent
+    reserved: Identity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,11 @@ class ExpectedAnswer:
     def user(self) -> Identity:
         """The node that may use the handle."""
         return self.peer
+
+    @property
+    def source(self) -> None:
+        """No source behind the peer: the messages are of this node."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +216,7 @@ class _Handles(Generic[_E]):
         refusal = self._refusal_to_add(handle, entry, now)
         if refusal is None:
             self._entries[handle] = entry
-            self._shares.add(entry.peer)
+            self._shares.add(entry.peer, entry.source)
             heappush(self._by_expiry, (entry.expiry, handle))
             self._shorten()
             return None
@@ -210,7 +227,7 @@ class _Handles(Generic[_E]):
             return HandleRefusal.IN_USE
         if _is_expired(entry.expiry, now):
             return HandleRefusal.EXPIRED
-        full = self._shares.refusal(entry.peer)
+        full = self._shares.refusal(entry.peer, entry.source)
         return None if full is None else _FULL[full]
 
     def _take(self, handle: bytes, user: Identity | None, now: int) -> _E | HandleRefusal:
@@ -227,7 +244,8 @@ class _Handles(Generic[_E]):
         return entry
 
     def _remove(self, handle: bytes) -> None:
-        self._shares.remove(self._entries.pop(handle).peer)
+        entry = self._entries.pop(handle)
+        self._shares.remove(entry.peer, entry.source)
 
     def _shorten(self) -> None:
         """Forget when handles expire that were used, so that these are never most of the list."""
@@ -270,14 +288,15 @@ class HandleTable(_Handles[ReturnHandle]):
         return self._add(handle, entry, now)
 
     def pass_back(
-        self, handle: bytes, peer: Identity, reply: bytes, now: int
+        self, handle: bytes, peer: Identity, reply: bytes, nonce: bytes, now: int
     ) -> PassedBack | HandleRefusal:
-        """Return the answer that a relay passes back, or why it is dropped.
+        """Return the answer that a relay or an exit passes back, or why it is dropped.
 
         Args:
             handle: The handle that came with it.
             peer: The node at the other end of the link by which it came.
             reply: The answer.
+            nonce: 12 random bytes, for an exit.
             now: The time, in Unix milliseconds.
         """
         if len(reply) not in REPLY_SIZES:
@@ -285,9 +304,14 @@ class HandleTable(_Handles[ReturnHandle]):
         entry = self._take(handle, peer, now)
         if isinstance(entry, HandleRefusal):
             return entry
-        if entry.reply_key != NO_REPLY:
+        if entry.opens != NO_REPLY:
+            data = open_answer((entry.opens,), reply)
+            if data is None:
+                return self._counted(HandleRefusal.TAMPERED)
+            reply = seal_answer(entry.reply_key, data, nonce)
+        elif entry.reply_key != NO_REPLY:
             reply = stream_xor(entry.reply_key, reply)
-        return PassedBack(entry.peer, ReplyContent(entry.handle, reply))
+        return PassedBack(entry.peer, ReplyContent(entry.handle, reply), entry.reserved)
 
     def answer(
         self, handle: bytes, data: bytes, nonce: bytes, now: int
@@ -376,5 +400,6 @@ def _is_expired(expiry: int, now: int) -> bool:
 
 _FULL: Final = {
     FreshnessRefusal.SHARE_FULL: HandleRefusal.SHARE_FULL,
+    FreshnessRefusal.SOURCE_FULL: HandleRefusal.SOURCE_FULL,
     FreshnessRefusal.FULL: HandleRefusal.FULL,
 }

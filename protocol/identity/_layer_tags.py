@@ -33,7 +33,8 @@ MAX_LAYER_TAGS: Final = 131_072
 """Most tags of layers that are remembered until their expiry. Beyond: a layer is refused and
 counted, as to forget a tag would allow its layer once more."""
 MAX_LAYER_TAGS_OF_PEER: Final = 32_768
-"""Most of these tags by one peer. Beyond: a layer by this peer is refused and counted."""
+"""Most of these tags by one peer. Beyond: a layer by this peer is refused and counted. A source
+behind the peer has as many as the peer has left."""
 
 _AT_ONCE: Final = 256
 """Most tags that are forgotten for one layer."""
@@ -61,7 +62,7 @@ class LayerTags:
         refused: The layers that were refused, by their reasons.
     """
 
-    __slots__ = ("_by_expiry", "_peers", "_shares", "floor", "refused")
+    __slots__ = ("_by_expiry", "_origins", "_shares", "floor", "refused")
 
     def __init__(
         self,
@@ -70,13 +71,13 @@ class LayerTags:
         share: int = MAX_LAYER_TAGS_OF_PEER,
     ) -> None:
         self.floor = floor
-        self._peers: dict[LayerTag, Identity] = {}
+        self._origins: dict[LayerTag, tuple[Identity, Identity | None]] = {}
         self._by_expiry: list[tuple[int, LayerTag]] = []
         self._shares = PeerShares(limit, share)
         self.refused = dict.fromkeys(FreshnessRefusal, 0)
 
     def __len__(self) -> int:
-        return len(self._peers)
+        return len(self._origins)
 
     def check(self, tag: LayerTag, expiry: int, now: int) -> FreshnessRefusal | None:
         """Return why a layer is refused before it is opened; `None` if it is not.
@@ -89,7 +90,12 @@ class LayerTags:
         return self._counted(self._refusal(tag, expiry, now))
 
     def record(
-        self, tag: LayerTag, expiry: int, peer: Identity, now: int
+        self,
+        tag: LayerTag,
+        expiry: int,
+        peer: Identity,
+        now: int,
+        source: Identity | None = None,
     ) -> FreshnessRefusal | None:
         """Record a layer that was opened; return why it is refused, or `None` if it was new.
 
@@ -98,12 +104,13 @@ class LayerTags:
             expiry: Its expiry, in Unix milliseconds.
             peer: The node at the other end of the link by which it came.
             now: The time, in Unix milliseconds.
+            source: The source of the layer, if it is not the peer itself.
         """
         self.forget_expired(now)
-        refusal = self._refusal(tag, expiry, now) or self._shares.refusal(peer)
+        refusal = self._refusal(tag, expiry, now) or self._shares.refusal(peer, source)
         if refusal is None:
-            self._peers[tag] = peer
-            self._shares.add(peer)
+            self._origins[tag] = peer, source
+            self._shares.add(peer, source)
             heappush(self._by_expiry, (expiry, tag))
         return self._counted(refusal)
 
@@ -117,13 +124,13 @@ class LayerTags:
             if not self._by_expiry or self._by_expiry[0][0] >= now - MAX_SKEW:
                 return
             expiry, tag = heappop(self._by_expiry)
-            self._shares.remove(self._peers.pop(tag))
+            self._shares.remove(*self._origins.pop(tag))
             self.floor = max(self.floor, expiry)
 
     def _refusal(self, tag: LayerTag, expiry: int, now: int) -> FreshnessRefusal | None:
         if (refusal := expiry_refusal(expiry, now)) is not None:
             return refusal
-        if tag in self._peers:
+        if tag in self._origins:
             return FreshnessRefusal.REPEATED
         return FreshnessRefusal.FORGOTTEN if expiry <= self.floor else None
 

@@ -28,7 +28,7 @@ from ._errors import BadRecord
 from ._freshness import FreshnessRefusal, expiry_refusal
 from ._identities import Destination, Identity
 from ._keys import Verifiers
-from ._layer_tags import LayerTags, layer_tag
+from ._layer_tags import LayerTag, LayerTags, layer_tag
 from ._messages import (
     EngineMessage,
     RelayMessage,
@@ -107,6 +107,7 @@ class Peeled:
         reply_key: The key of this node for the answer; `NO_REPLY` if none is wanted.
         following: The node that it goes to, of `NEXT` and `UNCHANGED`.
         message: The message of an engine, which is verified, of `DELIVER` and `EXIT`.
+        source: The source of the layer.
     """
 
     outcome: PeelOutcome
@@ -115,6 +116,7 @@ class Peeled:
     reply_key: bytes = field(default=NO_REPLY, repr=False)
     following: Identity | None = None
     message: EngineMessage | None = field(default=None, repr=False)
+    source: Identity | None = None
 
 
 class Peeler:
@@ -180,9 +182,22 @@ class Peeler:
         if expiry_refusal(message.expiry, now) is not None:
             return Peeled(PeelOutcome.NOT_FRESH)
         tag = layer_tag(_UNCHANGED + envelope)
-        if (refusal := self._tags.record(tag, message.expiry, peer, now)) is not None:
-            return Peeled(_TAG_OUTCOMES.get(refusal, PeelOutcome.REPLAYED))
-        return Peeled(PeelOutcome.UNCHANGED, envelope, message.expiry, following=following)
+        if (refusal := self._record(tag, message, peer, now)) is not None:
+            return refusal
+        source = message.src
+        return Peeled(
+            PeelOutcome.UNCHANGED, envelope, message.expiry, following=following, source=source
+        )
+
+    def _record(
+        self, tag: LayerTag, message: RelayMessage, peer: Identity, now: int
+    ) -> Peeled | None:
+        """Record a tag; return the drop, if it is none."""
+        source = None if message.src == peer else message.src
+        refusal = self._tags.record(tag, message.expiry, peer, now, source)
+        if refusal is None:
+            return None
+        return Peeled(_TAG_OUTCOMES.get(refusal, PeelOutcome.REPLAYED))
 
     def _open(self, message: RelayMessage, peer: Identity, now: int) -> Peeled:
         if expiry_refusal(message.expiry, now) is not None:
@@ -196,8 +211,8 @@ class Peeler:
         opened = self._keys.open(message.sealed, info, now)
         if opened is None:
             return Peeled(PeelOutcome.NOT_OPENED)
-        if (refusal := self._tags.record(tag, message.expiry, peer, now)) is not None:
-            return Peeled(_TAG_OUTCOMES.get(refusal, PeelOutcome.REPLAYED))
+        if (refusal := self._record(tag, message, peer, now)) is not None:
+            return refusal
         try:
             return self._decide(message, opened)
         except BadRecord:
@@ -217,7 +232,14 @@ class Peeler:
                 return Peeled(PeelOutcome.BAD_INNER)
             if not self._rules.may_pass(layer.src, following, len(envelope)):
                 return Peeled(PeelOutcome.REFUSED)
-            return Peeled(PeelOutcome.NEXT, envelope, layer.expiry, opened.reply_key, following)
+            return Peeled(
+                PeelOutcome.NEXT,
+                envelope,
+                layer.expiry,
+                opened.reply_key,
+                following,
+                source=layer.src,
+            )
         message = open_engine_message(envelope, self._engines)
         if message is None:
             return Peeled(PeelOutcome.BAD_INNER)
@@ -227,11 +249,14 @@ class Peeler:
             outcome = PeelOutcome.EXIT
         else:
             return Peeled(PeelOutcome.REFUSED)
-        return Peeled(outcome, envelope, layer.expiry, opened.reply_key, message=message)
+        return Peeled(
+            outcome, envelope, layer.expiry, opened.reply_key, message=message, source=layer.src
+        )
 
 
 _TAG_OUTCOMES: Final = {
     FreshnessRefusal.SHARE_FULL: PeelOutcome.NO_ROOM,
+    FreshnessRefusal.SOURCE_FULL: PeelOutcome.NO_ROOM,
     FreshnessRefusal.FULL: PeelOutcome.NO_ROOM,
 }
 """The outcomes of tags that are not recorded, but those of `REPLAYED`."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
+from typing import Final, TypeAlias
 
 from ..options import Count, Seconds, Size, check_options
 from ._identities import Identity
 from ._relay_policy import RelayStatus
 
-__all__ = ["RateLimiter", "RelayHoldings", "RelayLoadLimits"]
+__all__ = ["HoldingRefusal", "RateLimiter", "RelayHoldings", "RelayLoadLimits"]
 
 _AT_ONCE: Final = 16
 """Most sources that are looked at to forget them, for one message."""
@@ -31,9 +32,12 @@ class RelayLoadLimits:
         sources: Sources of which the rate is known. Beyond: a message of a new source is dropped
             and counted, until one is idle.
         held_messages: Messages that are held for all peers, as they wait for a link. Beyond: a
-            further one is dropped and counted.
+            further one is dropped and counted. What one node before this one has sent of them is
+            at most as much as is free; and what one source behind it has sent, as much as is free
+            beside all of that node.
         held_bytes: Bytes of these, in bytes. Beyond: as with `held_messages`.
-        peer_messages: Messages that are held for one peer. Beyond: as with `held_messages`.
+        peer_messages: Messages that are held for one peer. Beyond: as with `held_messages`, with
+            the same shares.
         peer_bytes: Bytes of these, in bytes. Beyond: as with `held_messages`.
 
     Raises:
@@ -112,6 +116,59 @@ class RateLimiter:
         return RelayStatus.RESOURCE_LIMIT_EXCEEDED
 
 
+class HoldingRefusal(StrEnum):
+    """The reason for which a relay does not hold a message. As a value, the text for people."""
+
+    FULL = "as much is held as may be"
+    NEXT_FULL = "as much is held for the next node as may be"
+    PREVIOUS_FULL = "the node before has used its share of what is held"
+    SOURCE_FULL = "the source has used its share of what is held"
+
+
+class _Held:
+    """The messages that are held within one limit, and what they come from.
+
+    Each part is at most as much as is free beside all that it is a part of: with a flood by one
+    node, half is left for others, and with one by two, a third.
+    """
+
+    __slots__ = ("_messages", "_of", "_size")
+
+    def __init__(self, messages: int, size: int) -> None:
+        self._messages = messages
+        self._size = size
+        # Messages and bytes: of all, of the nodes before this one, and of the sources behind these.
+        self._of: dict[_Part, tuple[int, int]] = {}
+
+    def held(self, part: _Part = ()) -> tuple[int, int]:
+        """Return the messages of a part that are held, and their bytes."""
+        return self._of.get(part, (0, 0))
+
+    def refused(self, parts: tuple[_Part, ...], size: int) -> int | None:
+        """Return which of the parts that a message is of has no room; `None` if all have."""
+        free, free_size = self._messages, self._size
+        for number, part in enumerate(parts):
+            messages, held = self.held(part)
+            if messages >= free or held + size > free_size:
+                return number
+            free -= messages
+            free_size -= held
+        return None
+
+    def add(self, parts: tuple[_Part, ...], size: int) -> None:
+        for part in parts:
+            messages, held = self.held(part)
+            self._of[part] = messages + 1, held + size
+
+    def remove(self, parts: tuple[_Part, ...], size: int) -> None:
+        for part in parts:
+            messages, held = self._of[part]
+            if messages == 1:
+                del self._of[part]
+            else:
+                self._of[part] = messages - 1, held - size
+
+
 class RelayHoldings:
     """The messages that a relay holds for its peers, in number and bytes.
 
@@ -119,57 +176,79 @@ class RelayHoldings:
         limits: The limits.
 
     Attributes:
-        messages: The messages that are held.
-        size: Their bytes.
-        refused: The messages that were refused.
+        refused: The messages that were refused, by their reasons.
     """
 
-    __slots__ = ("_limits", "_of_peer", "messages", "refused", "size")
+    __slots__ = ("_all", "_limits", "_of_peer", "refused")
 
     def __init__(self, limits: RelayLoadLimits | None = None) -> None:
         self._limits = limits or RelayLoadLimits()
-        self._of_peer: dict[Identity, tuple[int, int]] = {}
-        self.messages = 0
-        self.size = 0
-        self.refused = 0
+        self._all = _Held(self._limits.held_messages, self._limits.held_bytes)
+        self._of_peer: dict[Identity, _Held] = {}
+        self.refused = dict.fromkeys(HoldingRefusal, 0)
+
+    @property
+    def messages(self) -> int:
+        """The messages that are held."""
+        return self._all.held()[0]
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return self._all.held()[1]
 
     def held_for(self, peer: Identity) -> tuple[int, int]:
         """Return the messages that are held for a peer, and their bytes."""
-        return self._of_peer.get(peer, (0, 0))
+        found = self._of_peer.get(peer)
+        return (0, 0) if found is None else found.held()
 
-    def hold(self, peer: Identity, size: int) -> RelayStatus:
-        """Count a message that is held; return `OK`, or why it is not to be.
-
-        Args:
-            peer: The next node.
-            size: The bytes of the message.
-        """
-        messages, held = self.held_for(peer)
-        limits = self._limits
-        if (
-            self.messages >= limits.held_messages
-            or self.size + size > limits.held_bytes
-            or messages >= limits.peer_messages
-            or held + size > limits.peer_bytes
-        ):
-            self.refused += 1
-            return RelayStatus.RESOURCE_LIMIT_EXCEEDED
-        self._of_peer[peer] = (messages + 1, held + size)
-        self.messages += 1
-        self.size += size
-        return RelayStatus.OK
-
-    def release(self, peer: Identity, size: int) -> None:
-        """Count off a message that was held, as it is sent or dropped.
+    def hold(
+        self, peer: Identity, size: int, previous: Identity, source: Identity | None = None
+    ) -> HoldingRefusal | None:
+        """Count a message that is held; return why it is not to be, or `None`.
 
         Args:
             peer: The next node.
             size: The bytes of the message.
+            previous: The node that it came from.
+            source: The source of the message, if it is not that node.
         """
-        messages, held = self._of_peer[peer]
-        if messages == 1:
+        parts = _parts(previous, source)
+        found = self._of_peer.get(peer)
+        if found is None:
+            found = _Held(self._limits.peer_messages, self._limits.peer_bytes)
+        for held, reasons in ((self._all, _OF_ALL), (found, _OF_PEER)):
+            part = held.refused(parts, size)
+            if part is not None:
+                self.refused[reasons[part]] += 1
+                return reasons[part]
+        self._of_peer[peer] = found
+        found.add(parts, size)
+        self._all.add(parts, size)
+        return None
+
+    def release(
+        self, peer: Identity, size: int, previous: Identity, source: Identity | None = None
+    ) -> None:
+        """Count off a message that was held, as it is sent or dropped; see `hold`."""
+        parts, found = _parts(previous, source), self._of_peer[peer]
+        found.remove(parts, size)
+        if not found.held()[0]:
             del self._of_peer[peer]
-        else:
-            self._of_peer[peer] = (messages - 1, held - size)
-        self.messages -= 1
-        self.size -= size
+        self._all.remove(parts, size)
+
+
+_Part: TypeAlias = tuple[Identity, ...]
+_OF_ALL: Final = (
+    HoldingRefusal.FULL,
+    HoldingRefusal.PREVIOUS_FULL,
+    HoldingRefusal.SOURCE_FULL,
+)
+_OF_PEER: Final = (HoldingRefusal.NEXT_FULL, *_OF_ALL[1:])
+
+
+def _parts(previous: Identity, source: Identity | None) -> tuple[_Part, ...]:
+    """Return what a message is a part of, all that is held first."""
+    if source is None:
+        return (), (previous,)
+    return (), (previous,), (previous, source)

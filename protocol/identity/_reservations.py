@@ -1,8 +1,7 @@
-"""Reservations: what a relay passes on to a node that cannot be reached otherwise.
+"""The records of reservations: what a relay passes on to a node that cannot be reached otherwise.
 
 As in circuit relay v2 of libp2p, the node that wants to be reached reserves, over its own link, and
-gets a signed voucher that it can show. A reservation ends at its time, with the link, or as its
-messages or bytes are used up.
+gets a signed voucher that it can show.
 
 ```
 request = [65, duration, bytes, messages]               what is wanted; duration in seconds
@@ -16,11 +15,10 @@ Times are Unix milliseconds, as a voucher has one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final, TypeAlias
+from typing import Final
 
 from cbor2 import dumps
 
-from ..options import Count, Range, Size, check_options
 from ._checks import check_key, check_number
 from ._errors import BadRecord
 from ._identities import Identity
@@ -39,9 +37,7 @@ __all__ = [
     "RESERVATION_REQUEST",
     "Reservation",
     "ReservationAnswer",
-    "ReservationLimits",
     "ReservationRequest",
-    "Reservations",
     "issue_voucher",
     "open_voucher",
     "parse_reservation",
@@ -67,32 +63,6 @@ RESERVATION_REQUEST: Final = 65
 """The number that a request begins with, as a control record."""
 RESERVATION_ANSWER: Final = 66
 """The number that an answer begins with, as a control record."""
-
-ReservedSeconds: TypeAlias = Annotated[int, Range(least=1, most=MAX_RESERVATION_DURATION)]
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationLimits:
-    """Limits of the reservations of a relay.
-
-    Attributes:
-        reservations: Reservations at a time. Beyond: a request is refused.
-        duration: Time of a reservation, in seconds. A request for more gets this.
-        size: Bytes that are relayed for one reservation, in bytes. A request for more gets this;
-            beyond: messages are dropped and counted.
-        messages: Messages that are relayed for one. Beyond: as with `size`.
-
-    Raises:
-        ValueError: A value is out of its range.
-    """
-
-    reservations: Count = 128
-    duration: ReservedSeconds = 3600
-    size: Size = 64 * 1024 * 1024
-    messages: Count = 65_536
-
-    def __post_init__(self) -> None:
-        check_options(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,103 +244,3 @@ def open_voucher(envelope: bytes, verifiers: Verifiers, now: int) -> Reservation
     if not is_signed_by(reservation.relay, SignedKind.RESERVATION, signed, verifiers):
         return None
     return reservation
-
-
-@dataclass(slots=True)
-class _Entry:
-    reservation: Reservation
-    renew_at: int
-    size: int
-    messages: int
-
-
-class Reservations:
-    """The reservations of a relay.
-
-    A node that asks again before half of its time has passed keeps the reservation that it has,
-    with what it has used; afterwards it gets a new one.
-
-    Args:
-        relay: The identity of the relay.
-        limits: The limits.
-
-    Attributes:
-        answered: The requests and messages, by their status.
-    """
-
-    __slots__ = ("_entries", "_limits", "_relay", "answered")
-
-    def __init__(self, relay: Identity, limits: ReservationLimits | None = None) -> None:
-        self._relay = relay
-        self._limits = limits or ReservationLimits()
-        self._entries: dict[Identity, _Entry] = {}
-        self.answered = dict.fromkeys(RelayStatus, 0)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def reserve(
-        self, node: Identity, request: ReservationRequest, now: int
-    ) -> Reservation | RelayStatus:
-        """Return the reservation of a node that asks for one, or why it gets none.
-
-        Args:
-            node: The node, as its link has proven it; the policy allows it.
-            request: What it asks for.
-            now: The time, in Unix milliseconds.
-        """
-        entry = self._entry(node, now)
-        if entry is not None and now < entry.renew_at:
-            self.answered[RelayStatus.OK] += 1
-            return entry.reservation
-        if entry is None and len(self._entries) >= self._limits.reservations:
-            self._end_expired(now)
-            if len(self._entries) >= self._limits.reservations:
-                return self._counted(RelayStatus.RESERVATION_REFUSED)
-        duration = 1000 * min(request.duration, self._limits.duration)
-        size = min(request.size, self._limits.size, MAX_RESERVATION_BYTES)
-        messages = min(request.messages, self._limits.messages, MAX_RESERVATION_MESSAGES)
-        reservation = Reservation(self._relay, node, now + duration, size, messages)
-        self._entries[node] = _Entry(reservation, now + duration // 2, size, messages)
-        self.answered[RelayStatus.OK] += 1
-        return reservation
-
-    def is_reserved(self, node: Identity, now: int) -> bool:
-        """Whether a node has a reservation, used up or not."""
-        return self._entry(node, now) is not None
-
-    def spend(self, node: Identity, size: int, now: int) -> RelayStatus:
-        """Count a message that is relayed to a node; return `OK`, or why it is not to be.
-
-        Args:
-            node: The next node.
-            size: The bytes of the message.
-            now: The time, in Unix milliseconds.
-        """
-        entry = self._entry(node, now)
-        if entry is None:
-            return self._counted(RelayStatus.NO_RESERVATION)
-        if not entry.messages or size > entry.size:
-            return self._counted(RelayStatus.RESOURCE_LIMIT_EXCEEDED)
-        entry.messages -= 1
-        entry.size -= size
-        return self._counted(RelayStatus.OK)
-
-    def end(self, node: Identity) -> None:
-        """End the reservation of a node, as its link is lost or it is banned."""
-        self._entries.pop(node, None)
-
-    def _entry(self, node: Identity, now: int) -> _Entry | None:
-        entry = self._entries.get(node)
-        if entry is not None and entry.reservation.until <= now:
-            del self._entries[node]
-            return None
-        return entry
-
-    def _end_expired(self, now: int) -> None:
-        for node in list(self._entries):
-            self._entry(node, now)
-
-    def _counted(self, status: RelayStatus) -> RelayStatus:
-        self.answered[status] += 1
-        return status

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ...actors.identity import Router
-from ...protocol import IDENTITY, Address, Message
+from ...protocol import IDENTITY, Address, Message, NotExposed
 from ...protocol.identity import Identity, short_text
 from ..node._link import Link
 
@@ -27,9 +27,11 @@ class Correspondent(Link):
         expose: The addresses of the node that the other end may send to. Engines are as well.
         passes: Whether a message of the other end, with so many bytes, may be sent on to another
             identity from here; by default none.
+        passes_back: Whether an answer of the other end, with so many bytes, may go on to the
+            identity that has asked; by default any.
     """
 
-    __slots__ = ("_greatest", "_passes", "_router", "_size", "identity", "own")
+    __slots__ = ("_greatest", "_passes", "_passes_back", "_router", "_size", "identity", "own")
 
     scheme = "identity"
 
@@ -40,12 +42,14 @@ class Correspondent(Link):
         router: Router,
         expose: frozenset[Address],
         passes: Callable[[Identity, Address, int], bool] = lambda _by, _to, _size: False,
+        passes_back: Callable[[Identity, Identity, int], bool] = lambda _by, _to, _size: True,
     ) -> None:
         super().__init__(expose=expose)
         self.own: Final = own
         self.identity: Final = identity
         self._router: Final = router
         self._passes: Final = passes
+        self._passes_back: Final = passes_back
         # Of the payload of the message that is coming; else the greatest that has come, as what a
         # worker here passes on later is one of those.
         self._size = 0
@@ -69,6 +73,13 @@ class Correspondent(Link):
         """Deliver a message that the router has verified, as a transport receives it."""
         self._size = size = len(message[2])
         self._greatest = max(self._greatest, size)
+        onward = message[0]
+        to = self.node.parts.table.worker_at(onward[0]) if onward else None
+        if isinstance(to, Correspondent) and not self._passes_back(
+            self.identity, to.identity, size
+        ):
+            self.node.lose(message, NotExposed(onward[0]))
+            return
         try:
             self.arrive((message,))
         finally:

@@ -179,7 +179,14 @@ class Identities:
         def open_link(own: Identity, identity: Identity) -> tuple[Correspondence, Address]:
             served = worker.router.domains.served.get(own)
             here = exposed if served is None else Exposed((served.worker, *served.expose), allowed)
-            link = Correspondent(own, identity, worker.router, here, relays.service.passes)
+            link = Correspondent(
+                own,
+                identity,
+                worker.router,
+                here,
+                relays.service.passes,
+                relays.service.passes_back,
+            )
             return link, worker.spawn(lambda: link)
 
         worker.router.links.open = open_link

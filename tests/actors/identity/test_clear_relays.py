@@ -68,7 +68,8 @@ async def test_a_node_sends_on_in_the_clear_what_its_policy_allows(
     route = f"{node_text(r.own)} => {engine_text(engine)}"
     assert (await a.node.request(route, b"3456")).payload == b"3456"
     found = r.identities.relay_statistics()
-    assert (found.relayed, found.relayed_size) == (2, 6)
+    # With the answers.
+    assert (found.relayed, found.relayed_size) == (4, 12)
     assert found.refused == {}
 
 
@@ -95,13 +96,20 @@ async def test_what_is_reserved_is_spent_in_the_clear_as_well(
     three: tuple[Node, Node, Node],
 ) -> None:
     a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
-    await b.identities.reserve(r.own, size=10, messages=9)
+    await b.identities.reserve(r.own, size=24, messages=9)
     route = f"{node_text(r.own)} => {node_text(b.own)} => echo"
     await a.node.request(route, bytes(6))
-    a.node.send(route, bytes(6))
+    a.node.send(route, bytes(13))
     over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 1}
     await eventually(lambda: r.identities.relay_statistics().refused == over)
     await a.node.request(route, bytes(4))
+    assert r.identities.relay_statistics().charged_size == 20
+    # There is room for the question, and none for its answer.
+    with pytest.raises(TimeoutError):
+        await a.node.request(route, bytes(3), timeout=5)
+    found = r.identities.relay_statistics()
+    assert (found.charged, found.charged_size) == (5, 23)
+    assert found.refused == {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 2}
     assert r.identities.relay_statistics().reservations == 1
     assert b.identities.relay_statistics().reserved == 1
 
@@ -131,11 +139,12 @@ async def test_what_cannot_be_sent_on_is_not_exposed(three: tuple[Node, Node, No
 
 async def test_threat_14_a_route_that_goes_to_and_fro_ends(three: tuple[Node, Node, Node]) -> None:
     a, r, b = await line_of(three, OPEN)
-    b.relays.service._policy = OPEN  # type: ignore[misc]
+    b.relays.service.admission.policy = OPEN
     to_and_fro = " => ".join([node_text(r.own), node_text(b.own)] * 3)
     assert (await a.node.request(f"{to_and_fro} => echo", b"x")).payload == b"x"
-    assert r.identities.relay_statistics().relayed == 3
-    assert b.identities.relay_statistics().relayed == 2
+    # There and back.
+    assert r.identities.relay_statistics().relayed == 6
+    assert b.identities.relay_statistics().relayed == 4
 
 
 async def test_an_engine_passes_on_for_others_what_the_policy_allows(
@@ -149,7 +158,7 @@ async def test_an_engine_passes_on_for_others_what_the_policy_allows(
     a.node.send(f"{engine_text(engine)} => {node_text(b.own)} => echo", b"x")
     await eventually(lambda: r.node.dead_letters.total == 1)
     assert recorder.messages == []
-    r.relays.service._policy = OPEN  # type: ignore[misc]
+    r.relays.service.admission.policy = OPEN
     route = f"{engine_text(engine)} => {node_text(b.own)} => echo"
     assert (await a.node.request(route, b"x")).payload == b"x"
 

@@ -13,12 +13,12 @@ from onward.actors import Instrument, Node
 from onward.actors._node_report import node_report
 from onward.actors.monitoring import Monitor
 from onward.protocol.eventlog import Kind, Outcome
-from onward.protocol.identity import RelayPolicy, identity_text, short_text
+from onward.protocol.identity import RelayLoadLimits, RelayPolicy, identity_text, short_text
 from onward.protocol.metrics import metrics_text
 from tests.support.domains import domain_text, learns, member as serving
 from tests.support.identities import attached, engine_text, key_of
 from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
-from tests.support.transports import Echo
+from tests.support.transports import Echo, Recorder
 
 
 def read(monitor: Monitor) -> dict[str, dict[tuple[str, ...], float]]:
@@ -83,6 +83,46 @@ async def test_what_is_not_relayed_is_counted_by_its_status() -> None:
         await asyncio.sleep(1)
         found = read(Monitor(r))
         assert found["onward_identity_relay_refused_total"] == {("permission_denied",): 1}
+
+
+async def test_a_relay_has_figures_of_what_it_holds_and_has_reserved() -> None:
+    policy = RelayPolicy(to_reserved=True)
+    async with Node("a") as a, Node("r") as r, Node("b") as b:
+        limits = RelayLoadLimits(peer_messages=2, burst=8, rate=1)
+        one, other = await member(a), await member(b, "x")
+        relay = await member(r, relay=policy, relay_limits=limits)
+        introduce(one, relay, other)
+        await chain(one, relay, other)
+        await asyncio.sleep(20)
+        await other.identities.reserve(relay.own, duration=600)
+        await Recorder.on(b, "x")
+        peers = relay.identities._router.peers
+        send = peers.send
+        room = r.loop.create_future()
+
+        def send_to_full(*record: object) -> asyncio.Future[None]:
+            send(*record)  # type: ignore[arg-type]
+            return room
+
+        peers.send = send_to_full  # type: ignore[method-assign,assignment]
+        for _ in range(10):
+            a.send(f"{relay_text(relay)} => 36#node:{identity_text(other.own)} => x", b"")
+        await asyncio.sleep(1)
+        found = read(Monitor(r))
+        # Of eight that came one is carried and one is held, which is the share of one node.
+        assert found["onward_identity_relay_held"][()] == 1
+        assert found["onward_identity_relay_held_bytes"][()] > 1000
+        assert found["onward_identity_relay_reservations"][()] == 1
+        assert found["onward_identity_relay_charged"][()] == 2
+        assert found["onward_identity_relay_charged_bytes"][()] > 2000
+        assert found["onward_identity_relay_layers"][()] == 8
+        assert found["onward_identity_relay_rate_refused_total"][()] == 2
+        assert found["onward_identity_relay_held_refused_total"] == {("previous_full",): 6}
+        assert found["onward_identity_relay_refused_total"] == {("resource_limit_exceeded",): 8}
+        await asyncio.sleep(600)
+        found = read(Monitor(r))
+        assert found["onward_identity_relay_held"][()] == 0
+        assert found["onward_identity_relay_charged"][()] == 1
 
 
 async def test_requests_to_domains_have_figures_of_what_came_of_them() -> None:

@@ -64,9 +64,10 @@ async def test_a_node_with_a_reservation_is_reached_through_its_relay(
         await a.node.request(route, b"x", timeout=5)
     assert r.identities.refused() == {f"messages for relays: {PeelOutcome.REFUSED}": 1}
     assert r.relays.service.refused == {RelayStatus.NO_RESERVATION: 1}
-    reservation = await b.identities.reserve(r.own, duration=600, size=10_000, messages=2)
+    # Two messages and their answers.
+    reservation = await b.identities.reserve(r.own, duration=600, size=10_000, messages=4)
     assert (reservation.relay, reservation.node) == (r.own, b.own)
-    assert (reservation.size, reservation.messages) == (10_000, 2)
+    assert (reservation.size, reservation.messages) == (10_000, 4)
     assert b.identities.reserved_at() == (r.own,)
     for _ in range(2):
         assert (await a.node.request(route, b"x")).payload == b"x"

@@ -10,8 +10,8 @@ import pytest
 from onward.actors import Node, Unresolved, Worker
 from onward.actors.identity import PassedOn
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_at
+from onward.actors.identity._relay_paths import RelayPaths
 from onward.actors.identity._relay_queues import record_of
-from onward.actors.identity._sealed_ways import SealedWays
 from onward.actors.tracing import HopTracer, TraceOptions, trace
 from onward.protocol import (
     IDENTITY,
@@ -143,10 +143,10 @@ async def test_adverts_of_others_cost_nothing_for_each_link(
     for number in range(100):
         router.links.get((a.own, key_of(f"far {number}").identity))
 
-    def home(_: SealedWays, destination: Destination) -> None:
+    def home(_: RelayPaths, destination: Destination) -> None:
         looked.append(destination)
 
-    monkeypatch.setattr(SealedWays, "home", home)
+    monkeypatch.setattr(RelayPaths, "home", home)
     a.identities.directory.put(advert_of(b, relay_text(s), version=2), AdvertSource.LOCAL)
     await asyncio.sleep(1)
     assert looked == []
@@ -611,24 +611,24 @@ async def test_no_more_ways_of_answers_are_kept_than_may_be(line: tuple[Member, 
 
 
 async def test_as_many_ways_are_remembered_as_may_be(line: tuple[Member, ...]) -> None:
-    ways = line[0].relays.ways
+    ways, paths = line[0].relays.ways.remembered, line[0].relays.ways.paths
     homes = [key_of(f"home {number}").identity for number in range(1026)]
     for home in homes[:-1]:
-        ways._remember(home, line[1].own, home)
-    assert len(ways._remembered) == 1024
+        ways.remember(home, line[1].own, home)
+    assert len(ways._ways) == 1024
     for each in homes:
-        ways._remember(homes[-1], line[1].own, each)
-    assert len(ways._remembered[homes[-1]][1]) == 2
+        ways.remember(homes[-1], line[1].own, each)
+    assert len(ways._ways[homes[-1]][1]) == 2
     # By another relay.
-    ways._remember(homes[-1], line[2].own, homes[0])
-    assert ways._remembered[homes[-1]] == (line[2].own, {homes[0]: None})
+    ways.remember(homes[-1], line[2].own, homes[0])
+    assert ways._ways[homes[-1]] == (line[2].own, {homes[0]: None})
     ways.relay_lost(line[1].own)
-    assert set(ways._remembered) == {homes[-1]}
+    assert set(ways._ways) == {homes[-1]}
     ways.forget_all()
-    assert not ways._remembered
+    assert not ways._ways
     for home in homes:
-        ways._refresh(home)
-    assert len(ways._asked) == 1024
+        paths._refresh(home)
+    assert len(paths._asked) == 1024
 
 
 class Slow(Worker):

@@ -47,3 +47,28 @@ def test_a_peer_has_its_share_and_all_have_a_limit() -> None:
     shares.remove(ONE)
     shares.remove(TWO)
     assert (shares.used, shares.used_by(ONE), shares.used_by(TWO)) == (0, 0, 0)
+
+
+def test_a_source_behind_a_peer_leaves_some_of_its_share_to_others() -> None:
+    shares = PeerShares(limit=100, share=10)
+    peer, flood, other, another = (SigningKey(bytes((each,)) * 32).identity for each in range(1, 5))
+    taken = 0
+    while shares.refusal(peer, flood) is None:
+        shares.add(peer, flood)
+        taken += 1
+    assert taken == 5
+    assert shares.refusal(peer, flood) is FreshnessRefusal.SOURCE_FULL
+    for _ in range(2):
+        assert shares.refusal(peer, other) is None
+        shares.add(peer, other)
+    # The peer itself may use all of its share, and another peer has its own.
+    for _ in range(3):
+        assert shares.refusal(peer) is None
+        shares.add(peer)
+    assert shares.refusal(peer) is shares.refusal(peer, another) is FreshnessRefusal.SHARE_FULL
+    assert shares.refusal(another, flood) is None
+    for source in (flood,) * 5 + (other,) * 2 + (None,) * 3:
+        shares.remove(peer, source)
+    assert shares.used == 0
+    assert not shares._of_peer
+    assert not shares._of_source

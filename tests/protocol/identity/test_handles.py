@@ -17,6 +17,7 @@ from onward.protocol.identity import (
     ExpectedAnswers,
     HandleRefusal,
     HandleTable,
+    Identity,
     MessageTooBig,
     PeelOutcome,
     RelayContent,
@@ -24,6 +25,8 @@ from onward.protocol.identity import (
     ReturnHandle,
     build_onion,
     one_time_signers,
+    open_answer,
+    seal_answer,
     stream_xor,
 )
 from tests.support.onions import EXPIRY, NOW, SENDER, OnionNode, message_to, passed, secret
@@ -80,7 +83,9 @@ def test_an_answer_comes_back_the_way_that_its_message_went(
     for node, before in pairwise(reversed(nodes)):
         assert back.peer == before.identity
         back = passed(
-            before.handles.pass_back(back.content.handle, node.identity, back.content.reply, NOW)
+            before.handles.pass_back(
+                back.content.handle, node.identity, back.content.reply, NONCE, NOW
+            )
         )
     assert back.peer == SENDER.identity
     assert back.content.handle == HANDLE
@@ -91,7 +96,7 @@ def test_an_answer_comes_back_the_way_that_its_message_went(
 
 
 def test_a_relay_gives_an_answer_its_own_stream_and_the_handle_before() -> None:
-    back = passed(table().pass_back(HANDLE, B, REPLY, NOW))
+    back = passed(table().pass_back(HANDLE, B, REPLY, NONCE, NOW))
     assert (back.peer, back.content.handle) == (A, BACK)
     assert back.content.reply == stream_xor(KEY, REPLY)
 
@@ -111,7 +116,9 @@ def test_the_answer_to_what_has_passed_unchanged_does_so_as_well() -> None:
     assert content.handle is not None
     first = passed(far.handles.answer(content.handle, b"yes", NONCE, NOW))
     back = passed(
-        between.handles.pass_back(first.content.handle, far.identity, first.content.reply, NOW)
+        between.handles.pass_back(
+            first.content.handle, far.identity, first.content.reply, NONCE, NOW
+        )
     )
     assert (back.peer, back.content) == (
         SENDER.identity,
@@ -123,8 +130,8 @@ def test_the_answer_to_what_has_passed_unchanged_does_so_as_well() -> None:
 
 def test_a_handle_is_good_for_one_use() -> None:
     handles = table()
-    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
-    assert handles.pass_back(HANDLE, B, REPLY, NOW) is HandleRefusal.UNKNOWN
+    passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW))
+    assert handles.pass_back(HANDLE, B, REPLY, NONCE, NOW) is HandleRefusal.UNKNOWN
     handles = table(entry(far=True))
     passed(handles.answer(HANDLE, b"yes", NONCE, NOW))
     assert handles.answer(HANDLE, b"no", NONCE, NOW) is HandleRefusal.UNKNOWN
@@ -136,26 +143,26 @@ def test_a_handle_that_comes_to_no_use_is_forgotten() -> None:
     handles.forget(HANDLE)
     handles.forget(HANDLE)
     assert len(handles) == 0
-    assert handles.pass_back(HANDLE, B, REPLY, NOW) is HandleRefusal.UNKNOWN
+    assert handles.pass_back(HANDLE, B, REPLY, NONCE, NOW) is HandleRefusal.UNKNOWN
 
 
 def test_a_handle_of_another_peer_is_refused_and_stays() -> None:
     handles = table()
-    assert handles.pass_back(HANDLE, C, REPLY, NOW) is HandleRefusal.FOREIGN
-    assert handles.pass_back(HANDLE, A, REPLY, NOW) is HandleRefusal.FOREIGN
+    assert handles.pass_back(HANDLE, C, REPLY, NONCE, NOW) is HandleRefusal.FOREIGN
+    assert handles.pass_back(HANDLE, A, REPLY, NONCE, NOW) is HandleRefusal.FOREIGN
     # An engine of this node has no part in it, nor a peer in what an engine answers.
     assert handles.answer(HANDLE, b"yes", NONCE, NOW) is HandleRefusal.FOREIGN
-    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+    passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW))
     far = table(entry(far=True))
-    assert far.pass_back(HANDLE, A, REPLY, NOW) is HandleRefusal.FOREIGN
+    assert far.pass_back(HANDLE, A, REPLY, NONCE, NOW) is HandleRefusal.FOREIGN
     assert counted(handles) == {HandleRefusal.FOREIGN: 3}
 
 
 def test_a_handle_is_good_until_its_expiry() -> None:
-    passed(table().pass_back(HANDLE, B, REPLY, EXPIRY + MAX_SKEW))
+    passed(table().pass_back(HANDLE, B, REPLY, NONCE, EXPIRY + MAX_SKEW))
     handles = table()
     late = EXPIRY + MAX_SKEW + 1
-    assert handles.pass_back(HANDLE, B, REPLY, late) is HandleRefusal.EXPIRED
+    assert handles.pass_back(HANDLE, B, REPLY, NONCE, late) is HandleRefusal.EXPIRED
     assert handles.add(HANDLE, entry(), late) is HandleRefusal.EXPIRED
     assert len(handles) == 0
 
@@ -163,8 +170,8 @@ def test_a_handle_is_good_until_its_expiry() -> None:
 def test_an_answer_of_another_size_is_refused_and_uses_no_handle() -> None:
     handles = table()
     for reply in (b"", REPLY[:-1], REPLY + b"\0", bytes(72 * 1024)):
-        assert handles.pass_back(HANDLE, B, reply, NOW) is HandleRefusal.BAD_SIZE
-    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+        assert handles.pass_back(HANDLE, B, reply, NONCE, NOW) is HandleRefusal.BAD_SIZE
+    passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW))
 
 
 def test_an_answer_that_cannot_be_sealed_uses_no_handle() -> None:
@@ -179,7 +186,7 @@ def test_an_answer_that_cannot_be_sealed_uses_no_handle() -> None:
 def test_a_handle_in_use_is_not_replaced() -> None:
     handles = table()
     assert handles.add(HANDLE, entry(1), NOW) is HandleRefusal.IN_USE
-    assert passed(handles.pass_back(HANDLE, B, REPLY, NOW)).peer == A
+    assert passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW)).peer == A
 
 
 def test_the_handles_of_one_peer_and_of_all_have_a_limit() -> None:
@@ -190,9 +197,52 @@ def test_the_handles_of_one_peer_and_of_all_have_a_limit() -> None:
     assert handles.add(names[4], entry(0), NOW) is HandleRefusal.SHARE_FULL
     assert handles.add(names[1], entry(1), NOW) is None
     assert handles.add(names[3], entry(1), NOW) is HandleRefusal.FULL
-    passed(handles.pass_back(names[0], B, REPLY, NOW))
+    passed(handles.pass_back(names[0], B, REPLY, NONCE, NOW))
     assert handles.add(names[3], entry(1), NOW) is None
     assert counted(handles) == {HandleRefusal.SHARE_FULL: 1, HandleRefusal.FULL: 1}
+
+
+def test_a_source_behind_a_peer_leaves_handles_for_others() -> None:
+    handles = HandleTable(limit=9, share=4)
+    names = [secret(f"handle {number}", 16) for number in range(9)]
+
+    def of(source: Identity | None) -> ReturnHandle:
+        return ReturnHandle(A, BACK, KEY, EXPIRY, B, source)
+
+    assert [handles.add(names[each], of(B), NOW) for each in range(3)] == [
+        None,
+        None,
+        HandleRefusal.SOURCE_FULL,
+    ]
+    assert handles.add(names[3], of(C), NOW) is None
+    assert handles.add(names[4], of(None), NOW) is None
+    assert handles.add(names[5], of(None), NOW) is HandleRefusal.SHARE_FULL
+    passed(handles.pass_back(names[0], B, REPLY, NONCE, NOW))
+    passed(handles.pass_back(names[1], B, REPLY, NONCE, NOW))
+    assert handles.add(names[0], of(B), NOW) is None
+
+
+def test_an_exit_opens_the_answer_and_seals_it_for_the_relay_before() -> None:
+    opens = secret("opens")
+
+    def let_out() -> HandleTable:
+        return table(ReturnHandle(A, BACK, KEY, EXPIRY, B, opens=opens))
+
+    reply = seal_answer(opens, b"yes", NONCE)
+    back = passed(let_out().pass_back(HANDLE, B, reply, secret("other", 12), NOW))
+    assert (back.peer, back.content.handle) == (A, BACK)
+    assert back.content.reply != reply
+    assert open_answer((KEY,), back.content.reply) == b"yes"
+    handles = let_out()
+    assert handles.pass_back(HANDLE, B, REPLY, NONCE, NOW) is HandleRefusal.TAMPERED
+    assert handles.pass_back(HANDLE, B, reply, NONCE, NOW) is HandleRefusal.UNKNOWN
+    with pytest.raises(BadKey, match="a reply key has 32 bytes, not 1"):
+        ReturnHandle(A, BACK, KEY, EXPIRY, B, opens=b"x")
+
+
+def test_the_reservation_of_a_message_is_that_of_its_answer() -> None:
+    handles = table(ReturnHandle(A, BACK, KEY, EXPIRY, B, reserved=C))
+    assert passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW)).reserved == C
 
 
 def test_expired_handles_make_room() -> None:
@@ -220,7 +270,7 @@ def test_many_expired_handles_are_forgotten_bit_by_bit() -> None:
 
 def test_a_handle_that_was_used_and_drawn_again_has_its_new_expiry() -> None:
     handles = table()
-    passed(handles.pass_back(HANDLE, B, REPLY, NOW))
+    passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW))
     assert handles.add(HANDLE, entry(expiry=EXPIRY + 5000), NOW) is None
     handles.forget_expired(EXPIRY + MAX_SKEW + 1)
     assert len(handles) == 1
@@ -241,8 +291,8 @@ def test_a_peer_that_is_not_trusted_any_more_gets_nothing() -> None:
     other = secret("other handle", 16)
     assert handles.add(other, entry(1), NOW) is None
     handles.forget_peer(A)
-    assert handles.pass_back(HANDLE, B, REPLY, NOW) is HandleRefusal.UNKNOWN
-    assert passed(handles.pass_back(other, B, REPLY, NOW)).peer == C
+    assert handles.pass_back(HANDLE, B, REPLY, NONCE, NOW) is HandleRefusal.UNKNOWN
+    assert passed(handles.pass_back(other, B, REPLY, NONCE, NOW)).peer == C
 
 
 def test_an_answer_that_was_changed_is_found_and_waited_for_no_longer() -> None:
@@ -303,7 +353,7 @@ def test_the_table_is_a_dictionary_with_limits(
             if room:
                 model[number] = new
         else:
-            found = handles.pass_back(handle, B, REPLY, now)
+            found = handles.pass_back(handle, B, REPLY, NONCE, now)
             kept = model.pop(number, None)
             assert isinstance(found, HandleRefusal) == (kept is None)
             assert kept is None or passed(found).peer == kept.peer

@@ -79,6 +79,20 @@ def test_a_full_table_refuses_and_forgets_nothing() -> None:
     assert tags.record(THREE, later, OTHER, later) is None
 
 
+def test_a_source_behind_a_peer_leaves_room_for_others() -> None:
+    tags = LayerTags(limit=100, share=8)
+    flood, served = SigningKey(bytes((3,)) * 32).identity, SigningKey(bytes((4,)) * 32).identity
+    found = [
+        tags.record(layer_tag(each.to_bytes(32)), NOW + 1000, PEER, NOW, flood) for each in range(9)
+    ]
+    assert found == [None] * 4 + [Refusal.SOURCE_FULL] * 5
+    assert tags.record(ONE, NOW + 1000, PEER, NOW, served) is None
+    later = NOW + 1001 + MAX_SKEW
+    tags.forget_expired(later)
+    assert tags.record(TWO, later, PEER, later, flood) is None
+    assert len(tags) == 1
+
+
 def test_a_floor_refuses_what_expires_by_then() -> None:
     tags = LayerTags(floor=NOW + 1000)
     assert tags.record(ONE, NOW + 1000, PEER, NOW) is Refusal.FORGOTTEN

@@ -270,6 +270,17 @@ def test_without_room_for_tags_nothing_is_passed_or_delivered(a: OnionNode, b: O
     assert peeler.peel(third.envelope, SENDER.identity, later).outcome is PeelOutcome.DELIVER
 
 
+def test_a_source_behind_a_peer_leaves_room_for_tags(a: OnionNode, b: OnionNode) -> None:
+    tags, relay = LayerTags(share=4), OnionNode("relay").identity
+    peeler = Peeler(a.identity, a.keys, tags, a.rules, Verifiers())
+    found = [peeler.peel(layers(a).envelope, relay, NOW) for _ in range(3)]
+    assert [each.outcome for each in found] == [PeelOutcome.DELIVER] * 2 + [PeelOutcome.NO_ROOM]
+    assert found[0].source == SENDER.identity
+    assert peeler.peel(layers(a, b).envelope, relay, NOW).outcome is PeelOutcome.NO_ROOM
+    # The source next to this node has the share of a peer.
+    assert peeler.peel(layers(a).envelope, SENDER.identity, NOW).outcome is PeelOutcome.DELIVER
+
+
 def test_a_layer_for_the_key_before_opens_after_a_rotation(a: OnionNode) -> None:
     content = layers(a)
     a.keys.rotate(secret("new"), NOW)

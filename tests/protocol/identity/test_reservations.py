@@ -1,4 +1,4 @@
-"""Reservations: their limits, their end, and vouchers that only the relay can make."""
+"""The records of reservations, and vouchers that only the relay can make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from onward.protocol.identity import (
     RelayStatus,
     Reservation,
     ReservationAnswer,
-    ReservationLimits,
     ReservationRequest,
     Reservations,
     SignedKind,
@@ -52,96 +51,6 @@ STATUS = RelayStatus
 def reserved(found: Reservation | RelayStatus) -> Reservation:
     assert isinstance(found, Reservation)
     return found
-
-
-def test_a_node_gets_what_it_asks_for_up_to_the_limits() -> None:
-    reservations = Reservations(RELAY, ReservationLimits(duration=60, size=500, messages=5))
-    assert reservations.reserve(NODE, ASKS, NOW) == Reservation(RELAY, NODE, NOW + 60_000, 500, 5)
-    small = ReservationRequest(1, 2, 3)
-    assert reservations.reserve(NODES[1], small, NOW) == Reservation(
-        RELAY, NODES[1], NOW + 1000, 2, 3
-    )
-    assert len(reservations) == reservations.answered[STATUS.OK] == 2
-
-
-def test_messages_and_bytes_are_used_up() -> None:
-    reservations = Reservations(RELAY)
-    assert reservations.spend(NODE, 1, NOW) is STATUS.NO_RESERVATION
-    reservations.reserve(NODE, ReservationRequest(600, 100, 2), NOW)
-    assert reservations.spend(NODE, 101, NOW) is STATUS.RESOURCE_LIMIT_EXCEEDED
-    assert reservations.spend(NODE, 60, NOW) is STATUS.OK
-    assert reservations.spend(NODE, 41, NOW) is STATUS.RESOURCE_LIMIT_EXCEEDED
-    assert reservations.spend(NODE, 40, NOW) is STATUS.OK
-    assert reservations.spend(NODE, 0, NOW) is STATUS.RESOURCE_LIMIT_EXCEEDED
-    assert reservations.is_reserved(NODE, NOW)
-    assert reservations.answered == {
-        **dict.fromkeys(STATUS, 0),
-        STATUS.OK: 3,
-        STATUS.NO_RESERVATION: 1,
-        STATUS.RESOURCE_LIMIT_EXCEEDED: 3,
-    }
-
-
-def test_a_reservation_ends_at_its_time_or_with_its_link() -> None:
-    reservations = Reservations(RELAY)
-    reservations.reserve(NODE, ASKS, NOW)
-    assert reservations.spend(NODE, 1, NOW + 599_999) is STATUS.OK
-    assert reservations.is_reserved(NODE, NOW + 599_999)
-    assert not reservations.is_reserved(NODE, NOW + 600_000)
-    assert reservations.spend(NODE, 1, NOW + 600_000) is STATUS.NO_RESERVATION
-    reservations.reserve(NODE, ASKS, NOW)
-    reservations.end(NODE)
-    reservations.end(NODE)
-    assert reservations.spend(NODE, 1, NOW) is STATUS.NO_RESERVATION
-    assert len(reservations) == 0
-
-
-def test_a_node_that_asks_early_keeps_what_it_has() -> None:
-    reservations = Reservations(RELAY)
-    first = reservations.reserve(NODE, ReservationRequest(600, 100, 1), NOW)
-    reservations.spend(NODE, 100, NOW)
-    assert reservations.reserve(NODE, ASKS, NOW + 299_999) == first
-    assert reservations.spend(NODE, 1, NOW + 299_999) is STATUS.RESOURCE_LIMIT_EXCEEDED
-    second = reserved(reservations.reserve(NODE, ASKS, NOW + 300_000))
-    assert second.until == NOW + 900_000
-    assert reservations.spend(NODE, 1, NOW + 300_000) is STATUS.OK
-
-
-def test_a_full_relay_refuses_until_a_reservation_ends() -> None:
-    reservations = Reservations(RELAY, ReservationLimits(reservations=2))
-    for node in NODES[:2]:
-        reserved(reservations.reserve(node, ASKS, NOW))
-    assert reservations.reserve(NODES[2], ASKS, NOW) is STATUS.RESERVATION_REFUSED
-    # One that is there may be renewed.
-    reserved(reservations.reserve(NODES[0], ASKS, NOW + 400_000))
-    reserved(reservations.reserve(NODES[2], ASKS, NOW + 600_000))
-    assert len(reservations) == 2
-    assert reservations.answered[STATUS.RESERVATION_REFUSED] == 1
-
-
-STEPS = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 40), st.integers(0, 500), st.booleans()),
-    max_size=60,
-)
-
-
-@given(STEPS)
-def test_no_node_gets_more_than_two_reservations_in_their_time(
-    steps: list[tuple[int, int, int, bool]],
-) -> None:
-    limits = ReservationLimits(reservations=3, duration=1, size=100, messages=4)
-    reservations, now = Reservations(RELAY, limits), NOW
-    relayed: list[tuple[int, int, int]] = []
-    for which, size, passed, asks in steps:
-        now += passed
-        if asks:
-            reservations.reserve(NODES[which], ASKS, now)
-        elif reservations.spend(NODES[which], size, now) is STATUS.OK:
-            relayed.append((which, size, now))
-        assert len(reservations) <= 3
-        lately = [each for node, each, at in relayed if node == which and at > now - 500]
-        assert len(lately) <= 2 * 4
-        assert sum(lately) <= 2 * 100
 
 
 def test_a_voucher_is_opened_until_it_is_over() -> None:

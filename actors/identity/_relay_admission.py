@@ -1,0 +1,188 @@
+"""What a relay admits: by its policy, the rates of the nodes next to it, and reservations.
+
+Each refusal is counted here, by its status. Nothing is sent to any node for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ...protocol.identity import (
+    BadRecord,
+    ControlContent,
+    Destination,
+    DestinationKind,
+    Identity,
+    RateLimiter,
+    RelayLoadLimits,
+    RelayPolicy,
+    RelayStatus,
+    ReservationAnswer,
+    ReservationCharge,
+    ReservationLimits,
+    ReservationRequest,
+    Reservations,
+    SigningKey,
+    issue_voucher,
+    parse_reservation_request,
+    serialize_reservation_answer,
+)
+
+if TYPE_CHECKING:
+    from ._relay_paths import RelayPaths
+    from ._router import Router
+
+__all__ = ["Charged", "RelayAdmission"]
+
+Charged: TypeAlias = ReservationCharge | None
+"""What a message was charged to; `None` if it needs no reservation."""
+
+
+class RelayAdmission:
+    """The decisions of a relay about what others send. They are the rules of its `Peeler`.
+
+    Args:
+        router: The router.
+        paths: What is known of the ways to nodes.
+        key: The key of the node, which signs vouchers.
+        policy: What the node relays.
+        limits: The limits of what it spends on that.
+        reservations: The limits of reservations.
+
+    Attributes:
+        policy: What the node relays.
+        rates: The rates of the nodes next to it.
+        reservations: The reservations that other nodes have here.
+        refused: The messages that were not relayed, by their status.
+        on_refused: Each receives the status of a message that was not relayed.
+    """
+
+    __slots__ = (
+        "_key",
+        "_paths",
+        "_router",
+        "on_refused",
+        "policy",
+        "rates",
+        "refused",
+        "reservations",
+    )
+
+    def __init__(
+        self,
+        router: Router,
+        paths: RelayPaths,
+        key: SigningKey,
+        policy: RelayPolicy,
+        limits: RelayLoadLimits,
+        reservations: ReservationLimits,
+    ) -> None:
+        self._router: Final = router
+        self._paths: Final = paths
+        self._key: Final = key
+        self.policy = policy
+        self.rates: Final = RateLimiter(limits)
+        self.reservations: Final = Reservations(router.own, reservations)
+        self.refused: Final = Counter[RelayStatus]()
+        self.on_refused: Final[list[Callable[[RelayStatus], object]]] = []
+
+    # --- the rules of the peeler --------------------------------------------------------------
+
+    def may_open(self, source: Identity, peer: Identity) -> bool:
+        """Whether a layer by `source` is opened at all: it may be for this node."""
+        table = self._router.table
+        return not table.is_banned(source) and not table.is_banned(peer)
+
+    def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
+        """Whether `size` bytes by `source` may go on to the node `following`."""
+        return self.is_ok(self.allows(source, following))
+
+    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
+        """Whether `size` bytes by `source` may go to a destination that is not of this node."""
+        if not self.policy.exits:
+            return self.is_ok(RelayStatus.PERMISSION_DENIED)
+        home = self._paths.home(destination)
+        if home is None:
+            self._router.lookups.ask(destination.identity)  # for a later message
+            return self.is_ok(RelayStatus.CONNECTION_FAILED)
+        return self.is_ok(self.allows(source, home))
+
+    def is_here(self, destination: Destination) -> bool:
+        """Whether a destination is of this node."""
+        if destination.kind is DestinationKind.NODE:
+            return destination.identity == self._router.own
+        is_engine = destination.kind is DestinationKind.ENGINE
+        return is_engine and self._router.engines.of(destination.identity) is not None
+
+    # --- what is relayed ----------------------------------------------------------------------
+
+    def admits(self, peer: Identity) -> bool:
+        """Count a message of a peer; return whether it is within its rate."""
+        return self.is_ok(self.rates.spend(peer, self._router.loop_time()))
+
+    def allows(self, source: Identity, following: Identity) -> RelayStatus:
+        """Return whether the policy allows a message, as `OK` or the reason why not."""
+        table = self._router.table
+        if table.is_banned(source) or table.is_banned(following):
+            return RelayStatus.PERMISSION_DENIED
+        now = self._router.milliseconds()
+        is_reserved = self.reservations.is_reserved(following, now)
+        return self.policy.relays(source, following, is_reserved=is_reserved)
+
+    def charge(self, source: Identity, following: Identity, size: int) -> Charged | RelayStatus:
+        """Charge a message that is allowed to the reservation of the next node, if it needs that.
+
+        Returns:
+            The charge, or why there is none; the refusal is counted.
+        """
+        without = self.policy.relays(source, following, is_reserved=False)
+        return None if without is RelayStatus.OK else self._charge(following, size)
+
+    def charge_answer(self, reserved: Identity | None, size: int) -> Charged | RelayStatus:
+        """Charge an answer to the reservation by which its question was carried, if it was."""
+        return None if reserved is None else self._charge(reserved, size)
+
+    def _charge(self, node: Identity, size: int) -> Charged | RelayStatus:
+        charge = self.reservations.charge(node, size, self._router.milliseconds())
+        if isinstance(charge, RelayStatus):
+            self.is_ok(charge)
+        return charge
+
+    def refund(self, charge: Charged) -> None:
+        """Give back what was charged for something that was certainly not carried."""
+        if charge is not None:
+            self.reservations.refund(charge)
+
+    def is_ok(self, status: RelayStatus) -> bool:
+        """Whether a status is `OK`; any other is counted."""
+        if status is not RelayStatus.OK:
+            self.refused[status] += 1
+            for each in self.on_refused:
+                each(status)
+        return status is RelayStatus.OK
+
+    # --- reservations -------------------------------------------------------------------------
+
+    def reserve(self, node: Identity, record: bytes) -> None:
+        """Answer a node that asks for a reservation."""
+        router = self._router
+        if not self.admits(node):
+            return
+        try:
+            answer = self._reserve(node, parse_reservation_request(record))
+        except BadRecord:
+            router.counts["records that cannot be read"] += 1
+            answer = ReservationAnswer(RelayStatus.MALFORMED_MESSAGE)
+        content = ControlContent(serialize_reservation_answer(answer))
+        router.outgoing.say(node, content)
+
+    def _reserve(self, node: Identity, request: ReservationRequest) -> ReservationAnswer:
+        status = self.policy.reserves(node)
+        if status is not RelayStatus.OK:
+            return ReservationAnswer(status)
+        found = self.reservations.reserve(node, request, self._router.milliseconds())
+        if isinstance(found, RelayStatus):
+            return ReservationAnswer(found)
+        return ReservationAnswer(RelayStatus.OK, issue_voucher(found, self._key))
