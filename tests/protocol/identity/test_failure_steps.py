@@ -295,10 +295,10 @@ def test_threat_10_all_handles_that_are_refused_take_no_steps(steps: Steps) -> N
     reply = bytes(1052)
     late = EXPIRY + MAX_SKEW + 1
     cases: list[Callable[[], object]] = [
-        lambda: table.pass_back(b"0" * 16, BOB.identity, reply, NOW),
-        lambda: table.pass_back(b"1" * 16, CAROL.identity, reply, NOW),
-        lambda: table.pass_back(b"1" * 16, BOB.identity, reply[1:], NOW),
-        lambda: table.pass_back(b"2" * 16, BOB.identity, reply, late),
+        lambda: table.pass_back(b"0" * 16, BOB.identity, reply, bytes(12), NOW),
+        lambda: table.pass_back(b"1" * 16, CAROL.identity, reply, bytes(12), NOW),
+        lambda: table.pass_back(b"1" * 16, BOB.identity, reply[1:], bytes(12), NOW),
+        lambda: table.pass_back(b"2" * 16, BOB.identity, reply, bytes(12), late),
     ]
     for case in cases:
         taken, refusal = steps.of(case)
