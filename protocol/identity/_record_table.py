@@ -20,6 +20,7 @@ __all__ = [
     "binary",
     "keyed",
     "number",
+    "or_null",
     "read_result_code",
 ]
 
@@ -36,10 +37,12 @@ class Field(NamedTuple):
     Attributes:
         read: Reads its value.
         item: Returns the item of a value.
+        of_first: Whether `read` is given the value of the first field as well.
     """
 
-    read: Callable[[RecordReader], object]
+    read: Callable[..., object]
     item: Callable[[Any], object] = _as_it_is
+    of_first: bool = False
 
 
 Layout: TypeAlias = tuple[type[Any], tuple[Field, ...]]
@@ -71,6 +74,15 @@ def binary(what: str, most: int = MAX_RECORD, least: int = 0) -> Field:
         return reader.binary(what, most, least)
 
     return Field(read)
+
+
+def or_null(what: str, field: Field) -> Field:
+    """Return a field that may be null."""
+
+    def read(reader: RecordReader) -> object:
+        return None if reader.is_null(what) else field.read(reader)
+
+    return Field(read, lambda value: None if value is None else field.item(value))
 
 
 def read_result_code(reader: RecordReader) -> ResultCode:
@@ -122,8 +134,11 @@ class RecordTable(Generic[R]):
             raise BadRecord(f"there is no record {key} about {self._about}")
         kind, each_of = layout
         if count != len(each_of) + 1:
-            raise BadRecord(f"the record has {count} items, not {len(each_of) + 1}")
-        record: R = kind(*(each.read(reader) for each in each_of))
+            raise BadRecord(f"the record {key} has {count} items, not {len(each_of) + 1}")
+        values: list[Any] = []
+        for each in each_of:
+            values.append(each.read(reader, *values[:1]) if each.of_first else each.read(reader))
+        record: R = kind(*values)
         reader.leave()
         reader.end()
         return record

@@ -78,7 +78,7 @@ def test_a_record_about_domains_has_golden_bytes(record: DomainRecord, items: li
     [
         ([47, A, 5, 0], "there is no record 47 about domains"),
         ([53, A, 5, 0], "there is no record 53 about domains"),
-        ([50, A, 5], "the record has 3 items, not 4"),
+        ([50, A, 5], "the record 50 has 3 items, not 4"),
         ([50, DERIVED, 5, 0], "the source has no key"),
         ([50, A, 5, 12], "the result is 12, over 11"),
         ([48, A, DOMAIN, 5, [], 99, ["w", 1], b""], "the path has 0 items, not 1 to 8"),

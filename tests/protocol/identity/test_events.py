@@ -154,8 +154,8 @@ def test_a_record_about_topics_has_golden_bytes(record: TopicRecord, items: list
     [
         ([31, TOPIC, 1], "there is no record 31 about topics"),
         ([39, TOPIC, 1], "there is no record 39 about topics"),
-        ([32, TOPIC], "the record has 2 items, not 3"),
-        ([32, TOPIC, 1, 1], "the record has 4 items, not 3"),
+        ([32, TOPIC], "the record 32 has 2 items, not 3"),
+        ([32, TOPIC, 1, 1], "the record 32 has 4 items, not 3"),
         ([32, DERIVED, 1], "the topic has no key"),
         ([33, TOPIC, 1, 12, 0], "the result is 12, over 11"),
         ([36, b""], f"the envelope has 0 bytes, not 1 to {MAX_EVENT_ENVELOPE}"),
