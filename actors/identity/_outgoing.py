@@ -129,7 +129,7 @@ class Outgoing:
             written = message._replace(return_route=(ASKS, *message[1]))
         try:
             expiry = self.expiry(message)
-            envelope = self.envelope(own, destination, written, home, carriage, reply_to)
+            envelope = self.envelope(own, destination, written, home, carriage, reply_to, expiry)
         except PayloadTooBig as error:
             undelivered(message, error)
             return None
@@ -156,6 +156,7 @@ class Outgoing:
         node: Identity,
         carriage: Carriage | None = None,
         reply_to: int | None = None,
+        expiry: int | None = None,
     ) -> bytes:
         """Return a message of a worker as the signed message of an engine.
 
@@ -166,6 +167,8 @@ class Outgoing:
             node: The node that it is for, or that has the engine that it is for.
             carriage: What it asks of its way.
             reply_to: The id of the message that it answers, if any.
+            expiry: When it is of no use any more, in Unix milliseconds; `None` for that of the
+                message.
 
         Raises:
             PayloadTooBig: It is over `MAX_BODY` bytes with its routes.
@@ -186,7 +189,7 @@ class Outgoing:
             ONWARD,
             body,
             reply_to=reply_to,
-            expiry=self.expiry(message),
+            expiry=self.expiry(message) if expiry is None else expiry,
             rprefs=None if carriage is None else carriage.rprefs,
             tprefs=None if carriage is None else carriage.tprefs,
             origin=origin,

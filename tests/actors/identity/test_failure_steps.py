@@ -26,7 +26,7 @@ from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
 from tests.support.identities import StrangeNode, attached, key_of
 from tests.support.steps import Steps
-from tests.support.transports import Recorder
+from tests.support.transports import Recorder, eventually
 
 STRANGE, KNOWN, UNKNOWN, BANNED = map(key_of, ("strange", "known", "unknown", "banned"))
 BODY = encode_message(Message((ENGINE,), (), b"hi"))
@@ -81,6 +81,8 @@ async def link(a: Node, c: Node, monkeypatch: pytest.MonkeyPatch) -> Link:
     steps = Steps(monkeypatch)
     ours = await attached(c)
     await StrangeNode.on(a, c, STRANGE)
+    session = ours._router.peers.sessions[STRANGE.identity]
+    await eventually(lambda: session.is_greeted)
     await Recorder.on(c, "engine")
     for key in (KNOWN, BANNED):
         assert ours._router.verifiers.is_signed_by(key.identity, key.sign(b"before"), b"before")
