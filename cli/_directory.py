@@ -42,6 +42,13 @@ End the ban of an identity: set the trust of a node in it to that in any, 128, i
 directory. No node may have the file open.
 """
 
+_SHELVES: Final = {
+    "held": "yes, and kept for good",
+    "used": "yes, and used",
+    "unknown": "others have told of it, and it is not used",
+}
+"""How a node knows an identity, for people, by the names of the shelves of a directory."""
+
 _KEY: Final = "the identity, or a destination such as engine:TEXT"
 
 
@@ -115,6 +122,7 @@ def _lookup(arguments: argparse.Namespace) -> None:
         from ..actors.identity import find_directory_row
 
         identity = _identity_of(arguments.key)
+        _check_there(path)
         row = find_directory_row(path, identity)
         if row is None:
             raise CommandError(printable(f"{path}: the identity is not in it"))
@@ -122,7 +130,17 @@ def _lookup(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows))
         return
-    print_rows({**rows, "trust": _named(cast("int", rows["trust"]))})
+    known, trust = _SHELVES[cast("str", rows["known"])], _named(cast("int", rows["trust"]))
+    print_rows({**rows, "known": known, "trust": trust})
+
+
+def _check_there(path: Path) -> None:
+    if not path.exists():
+        raise CommandError(
+            printable(
+                f"{path}: there is no such file: a node makes it, by `--identity-directory FILE`"
+            )
+        )
 
 
 def _record_rows(row: DirectoryRow) -> dict[str, object]:
@@ -178,9 +196,7 @@ def _change(path: Path, identity: Identity, trust: int) -> int:
     from ..actors.identity import DirectoryFile, DirectorySaver
     from ..protocol.identity import Directory, ResultCode, RowJournal, Verifiers
 
-    if not path.exists():
-        # A file that is made by a mistake in its name would be a ban that no node knows.
-        raise CommandError(printable(f"{path}: there is no such file: a node makes it"))
+    _check_there(path)  # one made by a mistake in its name would be a ban that no node knows
     journal = RowJournal()
     directory = Directory(Verifiers(), journal=journal)
     file = DirectoryFile(path)

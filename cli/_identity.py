@@ -136,10 +136,19 @@ def _rotate(arguments: argparse.Namespace) -> None:
     path: Path = arguments.file
     with failures(path):
         from ..actors.identity import rotate_key_file
-        from ..protocol.identity import SealingKey
+        from ..protocol.identity import RotatedLately, SealingKey
 
         passphrase = _given_or_asked(path, arguments)
-        keys = rotate_key_file(path, passphrase, lose_previous=arguments.force)
+        try:
+            keys = rotate_key_file(path, passphrase, lose_previous=arguments.force)
+        except RotatedLately as error:
+            raise CommandError(
+                printable(
+                    f"{path}: its last rotation was less than ten minutes ago, and messages may be "
+                    f"under way to the key before: rotate it after {time_text(error.until)}, or "
+                    "lose those by --force"
+                )
+            ) from None
         _report_unfinished(path)
     print(f"sealing key {SealingKey(keys.sealing_seed).key_id.hex()}")
 
@@ -255,7 +264,8 @@ def _given_or_asked(path: Path, arguments: argparse.Namespace) -> str | None:
 def _asked(*, again: bool = False) -> str:
     if not sys.stdin.isatty():
         raise CommandError(
-            "a passphrase is needed, and there is no terminal to ask for it: --passphrase-file",
+            "a passphrase is needed, and there is no terminal to ask for it: "
+            "use --passphrase-file FILE",
             Status.USAGE,
         )
     try:

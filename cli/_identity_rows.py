@@ -23,6 +23,7 @@ __all__ = [
     "content_rows",
     "failures",
     "identity_rows",
+    "need_extra",
     "print_rows",
     "time_text",
 ]
@@ -122,13 +123,22 @@ def time_text(ms: int) -> str:
         return f"{ms} ms"
 
 
-@contextmanager
-def failures(path: Path) -> Generator[None]:
-    """Report what fails as one line, and the extra if that is what is missing."""
+def need_extra() -> None:
+    """Check that the extra for identities is installed.
+
+    Raises:
+        MissingExtra: It is not.
+    """
     try:
         import_module("cryptography")
     except ImportError:
-        raise MissingExtra("onward identity", "identity") from None
+        raise MissingExtra("an identity", "identity") from None
+
+
+@contextmanager
+def failures(path: Path) -> Generator[None]:
+    """Report what fails as one line, and the extra if that is what is missing."""
+    need_extra()
     try:
         yield
     except OSError as error:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..actors import Node
-from ..protocol import Address, LinkDown, Route, UnknownAddress
+from ..protocol import IDENTITY, Address, LinkDown, Route, UnknownAddress
 from ..protocol.security import Credentials
 from ..transports import TlsOptions
 from ._identity import KeySource
+from ._identity_rows import need_extra
 from ._reach import (
     Via,
     add_via,
@@ -138,6 +139,7 @@ def way_of(arguments: argparse.Namespace, credentials: Credentials | None = None
         return via_of(arguments, credentials)
     if arguments.connect is not None:
         raise CommandError("--connect and --join do not go together", Status.USAGE)
+    need_extra()
     source = None if file is None else KeySource(file, arguments)
     nodes = tuple(NodeToJoin.parse(each) for each in arguments.join)
     from ..protocol.identity import SEED_SIZE, SigningKey
@@ -161,11 +163,16 @@ async def reach_by(
         The links that there are now, and the route.
 
     Raises:
-        CommandError: The URI or a certificate of a node is wrong.
+        CommandError: The URI or a certificate of a node is wrong, or no node is joined, and the
+            route begins with an identity.
         LinkDown: A connection failed.
         PeerRefused: A node has not proved its key, or not the one that is expected.
         OnwardError: As `reach`.
     """
+    if way is None and route and route[0].type == IDENTITY:
+        raise CommandError(
+            f"no node is joined that knows the way to {route[0]}: add --join URI", Status.USAGE
+        )
     if not isinstance(way, Membership):
         link, route = await reach(node, route, timeout, way)
         return () if link is None else (link,), route
@@ -196,7 +203,7 @@ async def join_node(
         PeerRefused: As `Identities.join`.
         LinkDown: There is no connection.
     """
-    from ..actors.identity import ROUTER
+    from ..actors.identity import ROUTER, PeerRefused
 
     secured = to.uri.startswith(("tls:", "wss:"))
     options = certificates_for(node, to.uri, tls if secured else None)
@@ -204,8 +211,10 @@ async def join_node(
     link = await node.connect(to.uri, expose=[ROUTER], **options)
     try:
         await identities.join(link, identity=to.identity)
-    except BaseException:
+    except BaseException as error:
         with suppress(UnknownAddress):
             await node.stop_worker(link)
+        if isinstance(error, PeerRefused):
+            raise PeerRefused(to.uri, error.reason) from None
         raise
     return link

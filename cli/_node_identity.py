@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -178,6 +179,9 @@ class NodeIdentity:
         self._nodes: Final = [NodeToJoin.parse(each) for each in arguments.join]
         self._engines: Final[dict[Address, Identity]] = {}
         self._tasks: Final[list[asyncio.Task[None]]] = []
+        # How many nodes were not tried yet: a relay may be one of them.
+        self._untried = len(self._nodes)
+        self._tried: Final = asyncio.Event()
         for worker in arguments.engine:
             if worker.type != LOCAL:
                 raise CommandError(f"--engine: {worker} is not a local address", Status.USAGE)
@@ -240,6 +244,8 @@ class NodeIdentity:
 
     def join(self) -> None:
         """Join the nodes, again and again until each is there."""
+        if not self._nodes:
+            self._tried.set()
         for each in self._nodes:
             self._tasks.append(asyncio.get_running_loop().create_task(self._reach(each)))
         for relay in self._relays:
@@ -250,6 +256,8 @@ class NodeIdentity:
         from ..protocol.identity import short_text
 
         wait = FIRST
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), LONGEST)
         while True:
             try:
                 await self.identities.reserve(relay)
@@ -291,7 +299,12 @@ class NodeIdentity:
 
     async def _connect(self, to: NodeToJoin) -> Address:
         tls = tls_of(self._arguments, listens=False)
-        return await join_node(self.identities, self.node, to, tls)
+        try:
+            return await join_node(self.identities, self.node, to, tls)
+        finally:
+            self._untried -= 1
+            if self._untried == 0:
+                self._tried.set()
 
     async def _until_closed(self, link: Address) -> None:
         closed = asyncio.Event()

@@ -112,7 +112,7 @@ class RunningIdentity:
                 relay=parse_relay_rules(rules) if rules else RelayPolicy(),
             )
         except ModuleNotFoundError as error:
-            text = f"identities need the extra onward[identity]: {error}"
+            text = "an identity needs the extra: install onward[identity]"
             raise TopologyFailed(plan.place, text) from error
         except (OnwardError, OSError, ValueError) as error:
             raise TopologyFailed(plan.place, f"cannot have an identity: {error}") from error

@@ -74,7 +74,7 @@ def test_lookup_prints_what_is_known_of_an_identity(path: Path, capsys: Capsys) 
     assert run(path, "lookup", identity_text(NODE.identity)) == Status.OK
     rows = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[4:])
     assert rows == {
-        "known": "held",
+        "known": "yes, and kept for good",
         "trust": "200",
         "equivocated": "no",
         "connection": "permanent",
@@ -189,7 +189,7 @@ def test_no_file_is_made(tmp_path: Path, capsys: Capsys) -> None:
     assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.FAILED
     assert "there is no such file: a node makes it" in capsys.readouterr().err
     assert run(path, "lookup", identity_text(NODE.identity)) == Status.FAILED
-    assert "No such file" in capsys.readouterr().err
+    assert "there is no such file: a node makes it" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -129,6 +129,16 @@ def test_a_wrong_address_of_a_host_has_status_2(where: str, capsys: Capsys) -> N
     assert capsys.readouterr().err.startswith("onward request: bad address")
 
 
+@pytest.mark.parametrize("words", [["request", "X", "hi"], ["send", "X", "hi"], ["trace", "X"]])
+def test_an_identity_without_a_node_to_join_is_said_so(words: list[str], capsys: Capsys) -> None:
+    given = ["36#node:aera" if each == "X" else each for each in words]
+    assert main(given) == Status.USAGE
+    told = (
+        f"onward {words[0]}: no node is joined that knows the way to 36#node:aera: add --join URI"
+    )
+    assert capsys.readouterr().err == f"{told}\n"
+
+
 def test_a_message_is_sent(far: Far, capsys: Capsys) -> None:
     assert main(["send", f"1#{far.where} => silent", "hi", "--verbose"]) == Status.OK
     assert far.silent.came.wait(TIMEOUT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -241,6 +242,13 @@ async def test_what_cannot_be_is_told_with_its_line(identity: str, join: str, to
     with pytest.raises(TopologyFailed) as failed:
         await Topology.start(read(two(identity, join), "t.toml"))
     assert str(failed.value).startswith(told)
+
+
+async def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onward.transports.identity", None)
+    told = r"nodes\.a\.identity: an identity needs the extra: install onward\[identity\]"
+    with pytest.raises(TopologyFailed, match=told):
+        await Topology.start(read(two('seed = "a"'), "t.toml"))
 
 
 def test_a_directory_is_not_part_of_a_simulation() -> None:
