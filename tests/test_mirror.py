@@ -23,6 +23,7 @@ CONCEPTS = {
         "broker/table/test_zones": "_zone_index",
         "identity/test_answers": "_incoming",
         "identity/test_clear_relays": "_relay_queues _relays",
+        "identity/test_relay_exits": "_relay_paths",
         "identity/test_failure_steps": "",
         "identity/test_hostile": "_correspondences _greetings _outgoing _own_adverts",
         "identity/test_peers": "_handshakes _session",

@@ -83,6 +83,7 @@ class Carriage:
         rprefs: What it asks of its routing.
         tprefs: What it asks of its carriage.
         topic: The topic that it is published to, at the node that the link is to.
+        exit: Whether the last relay lets it out.
     """
 
     kind: DestinationKind
@@ -90,6 +91,7 @@ class Carriage:
     rprefs: RoutingPrefs | None = None
     tprefs: TransportPrefs | None = None
     topic: Identity | None = None
+    exit: bool = False
 
     @property
     def address(self) -> Address:
@@ -174,6 +176,7 @@ def _address_of(carriage: Carriage) -> Address:
         routing_items(carriage.rprefs),
         transport_items(carriage.tprefs),
         carriage.topic,
+        int(carriage.exit),
     )
     record = dumps(items)
     return Address(IDENTITY, _BY + _tag(record) + record)
@@ -189,11 +192,12 @@ def _carriage_of(value: bytes) -> Carriage:
     if not compare_digest(tag, _tag(record)):
         raise BadRecord("the router has not written it")
     reader = RecordReader(record)
-    reader.enter("a carriage", 5)
+    reader.enter("a carriage", 6)
     kind = DestinationKind(reader.number("the kind", max(DestinationKind)))
     count = reader.enter("the relays", 0, MAX_HOPS)
     relays = tuple(reader.identity("a relay") for _ in range(count))
     reader.leave()
     rprefs, tprefs = read_routing_prefs(reader), read_transport_prefs(reader)
     topic = None if reader.is_null("the topic") else reader.identity("the topic")
-    return Carriage(kind, relays, rprefs, tprefs, topic)
+    lets_out = reader.number("whether it is let out", 1) == 1
+    return Carriage(kind, relays, rprefs, tprefs, topic, lets_out)

@@ -137,8 +137,10 @@ class Greetings:
         clock = self._clocks.get(node)
         return None if clock is None else clock.started
 
-    def take_id(self, node: Identity, own: Identity, to: Destination) -> int:
-        """Take the id of a message to a node, or to an engine at it."""
+    def take_id(self, node: Identity | None, own: Identity, to: Destination) -> int:
+        """Take the id of a message to a node, or to an engine at it; `None` if it is let out."""
+        if node is None:
+            return self._reached.take_blind_id(own, to)
         clock, reached = self._clocks.get(node), self._reached
         if node not in self._router.peers.sessions:
             reached.look_again(node, to)

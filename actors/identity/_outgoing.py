@@ -153,7 +153,7 @@ class Outgoing:
         own: Identity,
         to: Destination,
         message: Message,
-        node: Identity,
+        node: Identity | None,
         carriage: Carriage | None = None,
         reply_to: int | None = None,
         expiry: int | None = None,
@@ -164,7 +164,8 @@ class Outgoing:
             own: The identity that it is of: the node, or an engine of it.
             to: What it is for.
             message: The message, as a transport has it.
-            node: The node that it is for, or that has the engine that it is for.
+            node: The node that it is for, or that has the engine that it is for; `None` if a relay
+                finds that.
             carriage: What it asks of its way.
             reply_to: The id of the message that it answers, if any.
             expiry: When it is of no use any more, in Unix milliseconds; `None` for that of the

@@ -64,6 +64,21 @@ class ReachedNodes:
             reached.created, reached.ids = created, MessageIds()
         return reached.ids.take(own, to, reached.begins)
 
+    def take_blind_id(self, own: Identity, to: Destination) -> int:
+        """Take the id of a message to a destination of which the node is not looked for.
+
+        Its node may be started again unheard of, so that it takes no ids of before: they begin
+        anew once in a while.
+
+        Args:
+            own: The identity that the message is of.
+            to: What it is for.
+        """
+        reached, from_now = self._reached(to.identity), self._router.milliseconds() + MAX_SKEW // 2
+        if from_now - reached.begins >= _BEGIN_ANEW:
+            reached.begins, reached.ids = from_now, MessageIds()
+        return reached.ids.take(own, to, reached.begins)
+
     def adopt(self, node: Identity, started: int) -> MessageIds | None:
         """Return the ids for a node that has now greeted; `None` if they are of an earlier start.
 
@@ -117,5 +132,8 @@ class _Reached:
         self.asked = now
 
 
+_BEGIN_ANEW: Final = 30_000
+"""Time after which ids for a node that is not looked for begin anew, in milliseconds: as long, a
+node that was started again may refuse what is sent to it so."""
 _ASK_AGAIN: Final = 10.0
 """Least time between two look-ups of a node that messages are sent to over relays, in seconds."""

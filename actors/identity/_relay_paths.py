@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -156,8 +157,8 @@ def read_relays(route: Route, target: Target) -> tuple[tuple[Identity, ...], Tar
         following = route[len(relays)] if len(relays) < len(route) else None
         if following is None or following[0] != IDENTITY:
             node = Destination(DestinationKind.NODE, relays[-1])
-            return tuple(relays), Target(node, target.rprefs, target.tprefs), len(relays)
-        if target.rprefs is not None or target.tprefs is not None:
+            return tuple(relays), replace(target, destination=node), len(relays)
+        if target.rprefs is not None or target.tprefs is not None or target.exit:
             raise UnreadableAddress(route[len(relays) - 1], "wishes stand at the destination")
         try:
             target = parse_target(following[1].decode())
@@ -178,7 +179,9 @@ def _check_number(to: Address, hops: tuple[Identity, ...], target: Target) -> No
     """
     if len(hops) > MAX_HOPS:
         raise Unresolved(to, f"a path has at most {MAX_HOPS} hops, with the last node, not more")
-    asked, relays = 0 if target.tprefs is None else target.tprefs.hops, len(hops) - 1
+    # An exit is a relay as well.
+    relays = len(hops) if target.exit else len(hops) - 1
+    asked = 0 if target.tprefs is None else target.tprefs.hops
     if relays < asked:
         raise Unresolved(to, f"it asks for {asked} relays or more, and its way has {relays}")
     if any(hop == following for hop, following in pairwise(hops)):

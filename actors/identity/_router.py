@@ -543,7 +543,7 @@ class Router(PeerEvents):
 
 
 def _asks_for_relays(target: Target) -> bool:
-    return target.tprefs is not None and target.tprefs.hops > 0
+    return target.exit or (target.tprefs is not None and target.tprefs.hops > 0)
 
 
 _LOOK_AGAIN: Final = 0.001

@@ -22,6 +22,7 @@ from ...protocol import (
 from ...protocol.identity import (
     HANDLE_SIZE,
     REPLY_KEY_SIZE,
+    SCOPE_ANY,
     SEED_SIZE,
     Answer,
     Destination,
@@ -97,17 +98,23 @@ class SealedWays:
         if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
             raise Unresolved(to, "relays lead to engines and to nodes alone")
         own = router.own_of(message[3])
-        home = self.paths.home(destination)
-        if home is None:
-            return router.park(destination.identity, message, target)
-        if home == router.own:
-            raise Unresolved(to, "it is of this node")
-        if not relays:
-            return self._resolve_unnamed(message, target, home)
-        missing = self.paths.missing(to, hops_to(relays, home), target, own)
+        if target.exit:
+            hops = _hops_to_exit(to, relays, target)
+        else:
+            home = self.paths.home(destination)
+            if home is None:
+                return router.park(destination.identity, message, target)
+            if home == router.own:
+                raise Unresolved(to, "it is of this node")
+            if not relays:
+                return self._resolve_unnamed(message, target, home)
+            hops = hops_to(relays, home)
+        missing = self.paths.missing(to, hops, target, own)
         if missing is not None:
             return router.park(missing, message, target)
-        carriage = Carriage(destination.kind, relays, target.rprefs, target.tprefs)
+        carriage = Carriage(
+            destination.kind, relays, target.rprefs, target.tprefs, exit=target.exit
+        )
         _, link = router.links.get((own, destination.identity))
         last = (ENGINE,) if destination.kind is DestinationKind.ENGINE else ()
         rest = message._replace(onward_route=message[0][used - 1 :])
@@ -152,11 +159,13 @@ class SealedWays:
     ) -> Awaitable[None] | None:
         """Seal a message for each hop, and send it to the first one; see `RouterPart.carry`."""
         router, destination = self._router, Destination(carriage.kind, to)
-        home = self.paths.home(destination)
-        if home is None:
+        # The node of what is let out is not looked for here: others would learn of it.
+        home = None if carriage.exit else self.paths.home(destination)
+        if home is None and not carriage.exit:
             undelivered(message, LinkDown(short_text(to), "no way to it is known"))
             return None
-        path = self.paths.path(hops_to(carriage.relays, home))
+        hops = carriage.relays if home is None else hops_to(carriage.relays, home)
+        path = self.paths.path(hops)
         if isinstance(path, LinkDown):
             undelivered(message, path)
             return None
@@ -240,3 +249,18 @@ class SealedWays:
     def _is_at_banned(self, identity: Identity) -> bool:
         home = self.paths.home(Destination(DestinationKind.ENGINE, identity))
         return home is not None and self._router.table.is_banned(home)
+
+
+def _hops_to_exit(
+    to: Address, relays: tuple[Identity, ...], target: Target
+) -> tuple[Identity, ...]:
+    """Return the nodes that a message is sealed for, the last of which lets it out.
+
+    Raises:
+        Unresolved: There is none, or the message may not go that far.
+    """
+    if not relays:
+        raise Unresolved(to, "the last relay of a route lets it out, and there is none")
+    if target.scope != SCOPE_ANY:
+        raise Unresolved(to, "what is let out has no scope, as the exit chooses its way")
+    return relays

@@ -5,6 +5,7 @@ target = destination ["?" wish *("&" wish)]
 wish   = "scope=local" / "scope=any" / "scope=" identity      how far it may go
        / "ordered=no" / "reliable=no"                          how it is carried
        / "hops=" 1*DIGIT                                       fewest relays
+       / "exit=yes"                                            the last relay lets it out
 ```
 
 So any worker can ask for it that can put an address in a route. Each wish is there once at most.
@@ -32,7 +33,7 @@ from ._preferences import (
 
 __all__ = ["Target", "parse_target", "target_text"]
 
-_WISHES: Final = ("scope", "ordered", "reliable", "hops")
+_WISHES: Final = ("scope", "ordered", "reliable", "hops", "exit")
 _HOPS: Final = {str(number): number for number in range(1, MAX_HOPS + 1)}
 
 
@@ -44,11 +45,13 @@ class Target:
         destination: The destination.
         rprefs: What it asks of its routing; `None` for nothing.
         tprefs: What it asks of its carriage; `None` for nothing.
+        exit: Whether the last relay lets it out: that one finds the node of the destination.
     """
 
     destination: Destination
     rprefs: RoutingPrefs | None = None
     tprefs: TransportPrefs | None = None
+    exit: bool = False
 
     @property
     def scope(self) -> RoutingScope:
@@ -74,7 +77,8 @@ def parse_target(text: str) -> Target:
         wishes[name] = value
     try:
         rprefs = RoutingPrefs(_scope(wishes["scope"])) if "scope" in wishes else None
-        return Target(destination, rprefs, _transport(wishes))
+        lets_out = {"yes": True, "no": False}[wishes.get("exit", "no")]
+        return Target(destination, rprefs, _transport(wishes), lets_out)
     except (BadIdentity, BadRecord, KeyError):
         raise BadIdentity(text, "a wish has no such value") from None
 
@@ -95,6 +99,8 @@ def target_text(target: Target) -> str:
             wishes.append("reliable=no")
         if tprefs.hops:
             wishes.append(f"hops={tprefs.hops}")
+    if target.exit:
+        wishes.append("exit=yes")
     mark = "?" if wishes else ""
     return f"{kind}:{identity_text(destination.identity)}{mark}{'&'.join(wishes)}"
 

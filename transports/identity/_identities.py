@@ -648,6 +648,7 @@ class Identities:
         ordered: bool = True,
         reliable: bool = True,
         hops: int = 0,
+        exit: bool = False,  # noqa: A002
     ) -> Route:
         """Return the route to an identity, which any worker may send to.
 
@@ -659,6 +660,8 @@ class Identities:
             ordered: Whether its order is to be kept.
             reliable: Whether it is to wait while no way to it is known.
             hops: The fewest relays that it may go through; over fewer it is refused.
+            exit: Whether the last relay lets it out, and finds the node of the destination. It can
+                read the message.
 
         Raises:
             BadIdentity: The text is of no destination.
@@ -675,6 +678,8 @@ class Identities:
                 hops,
             )
             target = replace(target, tprefs=prefs)
+        if exit:
+            target = replace(target, exit=True)
         way = [Target(Destination(DestinationKind.RELAY, each)) for each in relays]
         first = (Address(IDENTITY, target_text(each).encode()) for each in (*way, target))
         return *first, *map(as_address, rest)

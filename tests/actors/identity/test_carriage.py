@@ -42,6 +42,7 @@ RELAYS = tuple(key_of(str(each)).identity for each in range(8))
             TransportPrefs(Ordering.UNORDERED),
             RELAYS[2],
         ),
+        Carriage(DestinationKind.ENGINE, RELAYS[:2], exit=True),
     ],
 )
 def test_a_carriage_is_read_as_it_was_written(carriage: Carriage) -> None:
@@ -54,7 +55,7 @@ def test_a_carriage_that_another_node_writes_is_refused() -> None:
     # It knows how one is written, and may have it stand behind the address of a link: at the end
     # of a return route of a message that was passed on.
     written = Carriage(DestinationKind.NODE, RELAYS[:1], topic=RELAYS[1]).address.value
-    forged = b"by:" + dumps((int(DestinationKind.NODE), RELAYS[:1], None, None, RELAYS[1]))
+    forged = b"by:" + dumps((int(DestinationKind.NODE), RELAYS[:1], None, None, RELAYS[1], 0))
     assert written.endswith(forged.removeprefix(b"by:"))
     flipped = bytearray(written)
     flipped[-1] ^= 1

@@ -41,6 +41,11 @@ OF_DOMAIN = RoutingPrefs(RoutingScope(ScopeKind.DOMAIN, DOMAIN))
         ("?ordered=no", Target(TO, None, TransportPrefs(Ordering.UNORDERED))),
         ("?reliable=no", Target(TO, None, TransportPrefs(reliability=Reliability.UNRELIABLE))),
         ("?hops=3", Target(TO, None, TransportPrefs(security=Security.ONION, hops=3))),
+        ("?exit=yes", Target(TO, exit=True)),
+        (
+            "?hops=2&exit=yes",
+            Target(TO, None, TransportPrefs(security=Security.ONION, hops=2), True),
+        ),
         (
             f"?scope={identity_text(DOMAIN)}&ordered=no&reliable=no&hops=8",
             Target(
@@ -58,6 +63,7 @@ def test_a_destination_has_wishes(wishes: str, target: Target) -> None:
 
 def test_what_a_message_gets_anyway_may_be_asked_for() -> None:
     assert parse_target(f"{BASE}?ordered=yes&reliable=yes").tprefs == TransportPrefs()
+    assert parse_target(f"{BASE}?exit=no") == Target(TO)
     assert parse_target(BASE).scope == SCOPE_ANY
     assert parse_target(f"{BASE}?scope=local").scope == SCOPE_LOCAL
 
@@ -76,6 +82,8 @@ def test_what_a_message_gets_anyway_may_be_asked_for() -> None:
         "?hops=9",
         "?hops=1&",
         "?hops=-1",
+        "?exit=",
+        "?exit=1",
         "?hops=٣",
         "?mixnet=yes",
         "?Scope=local",
