@@ -125,6 +125,11 @@ class Watched(NamedTuple):
         self.world.delivered.append((self.pair, message))
         self.link.receive(message)
 
+    def receive_copy(self, message: Message) -> bool:
+        """Keep a copy that is delivered, and pass it on."""
+        self.world.delivered.append((self.pair, message))
+        return self.link.receive_copy(message)
+
     def is_waiting(self) -> bool:
         """Whether a request over the link waits for its answer."""
         return self.link.is_waiting()

@@ -33,6 +33,10 @@ class Correspondence(Interface):
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified."""
 
+    def receive_copy(self, message: Message) -> bool:
+        """Deliver a copy of a publication; return false if its mailbox has no room."""
+        ...
+
     def is_waiting(self) -> bool:
         """Whether a request that was sent to the other end waits for its answer."""
         ...

@@ -78,6 +78,16 @@ class Dialling:
         self._timer: Timer | None = None
         self.joined: Final = JoinedNodes(router, worker, self)
 
+    @property
+    def under_way(self) -> int:
+        """The nodes that are dialled."""
+        return len(self._dials)
+
+    @property
+    def unreached(self) -> int:
+        """The nodes that could not be reached when they were dialled last."""
+        return len(self._failed)
+
     # --- to dial ------------------------------------------------------------------------------
 
     def way_to(self, advert: NodeAdvert) -> RemoteRoute | None:

@@ -16,6 +16,7 @@ from ._router_part import RouterPart
 
 if TYPE_CHECKING:
     from ._router import Router
+    from ._topics_part import Topics
 
 __all__ = ["IDENTITIES", "IDENTITY_FIGURES", "Figures"]
 
@@ -33,6 +34,7 @@ class Figures(RouterPart):
 
     Args:
         router: The router.
+        topics: Its topics.
 
     Attributes:
         joined: Nodes that have joined, since the start.
@@ -40,8 +42,9 @@ class Figures(RouterPart):
         bans: Identities that were banned.
     """
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, topics: Topics) -> None:
         self._router: Final = router
+        self._topics: Final = topics
         self._present: Final[set[Identity]] = set()
         self.joined = 0
         self.lost = 0
@@ -80,8 +83,37 @@ class Figures(RouterPart):
             "lost": self.lost,
             "bans": self.bans,
             "refused": dict(router.counts + router.peers.counts),
+            **self._way_row(),
+            **self._topic_row(),
             **self._domain_row(),
             **self._relay_row(),
+        }
+
+    def _way_row(self) -> dict[str, Any]:
+        """Return what is looked up at other nodes, and which nodes are dialled."""
+        found, dialling = self._router.lookups.table.statistics(), self._router.dialling
+        return {
+            "lookups": found.lookups,
+            "missing": found.missing,
+            "lookups_asked": found.asked,
+            "lookups_found": found.found,
+            "lookup_wishes": {_word(each.name): number for each, number in found.outcomes},
+            "lookups_ended": {_word(each.name): number for each, number in found.ended},
+            "dialling": dialling.under_way,
+            "unreached": dialling.unreached,
+            "dials": dict(dialling.counts),
+        }
+
+    def _topic_row(self) -> dict[str, Any]:
+        """Return the topics, and what became of publications and events."""
+        found = self._topics.statistics()
+        return {
+            "topics": found.created,
+            "topics_followed": found.followed,
+            "topic_subscribers": found.subscribers,
+            "topic_nodes": found.nodes,
+            "topics_waiting": found.waiting,
+            "topic_events": dict(found.events),
         }
 
     def _domain_row(self) -> dict[str, Any]:
@@ -135,3 +167,7 @@ class Figures(RouterPart):
             for node, session in router.peers.sessions.items()
             if session.is_greeted
         ]
+
+
+def _word(name: str) -> str:
+    return name.lower()

@@ -12,6 +12,7 @@ here as `UNKNOWN`. A topic that its node says is deleted ends at once.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol as Interface
 
@@ -44,6 +45,7 @@ from ._engines import Engine
 from ._publications import tell_record
 from ._reminders import Reminders
 from ._topic_places import TopicPlaces
+from ._topic_reports import came
 from ._waiting_subscriptions import PATIENCE, WaitingSubscription, WaitingSubscriptions
 
 if TYPE_CHECKING:
@@ -149,6 +151,18 @@ class Followings:
         self._look_at: float | None = None
         self._timer: Timer | None = None
         self._due = 0.0
+        self._ended: Final = Counter[str]()
+
+    def __len__(self) -> int:
+        """Return the number of topics that are followed, or asked for."""
+        return len(self._of)
+
+    def events(self) -> Counter[str]:
+        """Return what became of events since the start; see `TopicStatistics`."""
+        found = Counter(self._ended)
+        for each in self._of.values():
+            found.update(came(each.subscription.counters))
+        return found
 
     def find(self, topic: Identity) -> Following | None:
         """Return a topic of another node that is followed, or asked for."""
@@ -356,6 +370,7 @@ class Followings:
     def _forget(self, following: Following) -> None:
         if self._of.get(following.topic) is following:
             del self._of[following.topic]
+            self._ended.update(came(following.subscription.counters))
         at = self._at.get(following.node, {})
         if at.get(following.topic) is following:
             del at[following.topic]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -35,11 +36,15 @@ from ...protocol.identity import (
 from ._options import IdentityOptions
 from ._outgoing import ONWARD
 from ._session import MAX_WAITING
+from ._topic_reports import sent
 
 if TYPE_CHECKING:
     from ._router import Router
 
-__all__ = ["Publications", "tell_record"]
+__all__ = ["NOT_TAKEN_BY_NODES", "Publications", "tell_record"]
+
+NOT_TAKEN_BY_NODES: Final = "records of topics that a node did not take"
+"""The reason for which a record to another node is counted as dropped."""
 
 
 def tell_record(router: Router, node: Identity, record: TopicRecord | bytes) -> None:
@@ -56,7 +61,7 @@ def tell_record(router: Router, node: Identity, record: TopicRecord | bytes) -> 
 
 
 def _not_taken(router: Router) -> None:
-    router.counts["records of topics that a node did not take"] += 1
+    router.counts[NOT_TAKEN_BY_NODES] += 1
 
 
 class Publications:
@@ -80,6 +85,7 @@ class Publications:
         self._active: Final[set[Identity]] = set()
         self._told: Final[dict[Identity, int]] = {}
         self._instance = 0
+        self._ended: Final = Counter[str]()
 
     def open(self, topic: Identity, scope: RoutingScope) -> None:
         """Send other nodes the advert of a topic, and accept their subscriptions from now on."""
@@ -101,6 +107,7 @@ class Publications:
             return
         for node, record in publication.end():
             tell_record(self._router, node, record)
+        self._ended.update(sent(publication.counters))
         del self._scopes[topic]
         self._active.discard(topic)
         self._told.pop(topic, None)
@@ -108,6 +115,18 @@ class Publications:
     def find(self, topic: Identity) -> Publication | None:
         """Return the publisher's end of a topic."""
         return self._of.get(topic)
+
+    @property
+    def nodes(self) -> int:
+        """The other nodes that are subscribed, once for each topic."""
+        return sum(len(each.nodes) for each in self._of.values())
+
+    def events(self) -> Counter[str]:
+        """Return what became of events since the start; see `TopicStatistics`."""
+        found = Counter(self._ended)
+        for each in self._of.values():
+            found.update(sent(each.counters))
+        return found
 
     def is_active(self, topic: Identity) -> bool:
         """Whether events of a topic are to be made."""

@@ -61,7 +61,7 @@ class RouterWorker(Worker):
         key, _, options, *_ = self._given
         self.topics = Topics(self.router, self, self.requests, key, options)
         self.router.add_part(self.topics)
-        figures = Figures(self.router)
+        figures = Figures(self.router, self.topics)
         self.router.add_part(figures)
         self.node.parts.reports[IDENTITY_FIGURES] = lambda: [figures.row()]
         self.node.parts.reports[IDENTITIES] = figures.rows

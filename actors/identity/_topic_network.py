@@ -141,6 +141,7 @@ class TopicNetwork:
         if copies.duplicate:
             counts["publications that came again"] += 1
             return
+        self._topics.counts["publications"] += 1
         self._spread(src, inner, copies.subscribers, node)
         self.publications.publish(topic, envelope)
 
@@ -152,6 +153,7 @@ class TopicNetwork:
         onward, back = inner[0], inner[1]
         rest: Route = onward[1:] if onward[:1] == (ENGINE,) else onward
         addresses = self._topics.addresses(subscribers)
+        self._topics.counts["copies"] += len(addresses)
         if src == router.own or router.engines.of(src) is not None:
             # It comes back from the node that publishes.
             self._spread_own(addresses, rest, inner)
@@ -159,7 +161,9 @@ class TopicNetwork:
         link, _ = router.links.get((router.own, src), node)
         for address in addresses:
             # As over any link: it is bound by what is exposed, and an answer finds the way back.
-            link.receive(inner._replace(onward_route=(address, *rest), return_route=back))
+            copy = inner._replace(onward_route=(address, *rest), return_route=back)
+            if not link.receive_copy(copy):
+                self._topics.copy_refused()
 
     def _spread_own(self, addresses: list[Address], rest: Route, inner: Message) -> None:
         _, back, payload, _, context = inner

@@ -8,6 +8,7 @@ knows it.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
@@ -52,12 +53,13 @@ from ._engines import Engine
 from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._outgoing import Undelivered
+from ._publications import NOT_TAKEN_BY_NODES
 from ._router_part import RouterPart
 from ._session import Session
 from ._subscriber_hooks import HookTable, SubscriberHooks
 from ._topic_adverts import read_topic_advert
 from ._topic_network import TopicNetwork
-from ._topic_reports import TopicReport
+from ._topic_reports import TopicReport, TopicStatistics
 from ._topic_requests import serve_topic_requests
 from ._topic_worker import TopicWorker
 from ._waiting_subscriptions import WaitingSubscription
@@ -70,6 +72,8 @@ __all__ = ["Topics"]
 Done: TypeAlias = Callable[[ResultCode], object]
 """Receives the result of a subscription, at once or later."""
 
+COPIES_NOT_TAKEN: Final = "copies that a subscriber did not take"
+"""The reason for which a copy is counted as dropped."""
 _GOOD: Final = {PutOutcome.STORED, PutOutcome.REPLACED, PutOutcome.KNOWN}
 _STAYS: Final = Carriage(DestinationKind.TOPIC, rprefs=RoutingPrefs(SCOPE_LOCAL))
 
@@ -87,6 +91,7 @@ class Topics(RouterPart):
     Attributes:
         table: The topics that are created or followed here.
         network: The topics between nodes.
+        counts: Publications to topics here, and copies of these and of events for engines here.
         updates: The topic of the router itself: its subscribers receive each `IdentityUpdated` of
             the directory, as the bytes of the record. The router alone publishes to it.
     """
@@ -109,6 +114,7 @@ class Topics(RouterPart):
         self.table: Final = TopicTable(limits, options.creator_end)
         self._workers: Final[dict[Identity, Address]] = {}
         self._hooks: Final = HookTable()
+        self.counts: Final = Counter[str]()
         # Nothing is ever signed by it.
         self.updates: Final = SigningKey(secrets.token_bytes(SEED_SIZE)).identity
         self.table.create(self.updates, router.own, publishers=frozenset({router.own}))
@@ -190,6 +196,8 @@ class Topics(RouterPart):
             copies = self.table.publish(topic, source, None, source)
             if copies.result is not ResultCode.OK:
                 raise Unresolved(message[0][0], f"it is not published: {copies.result.name}")
+            self.counts["publications"] += 1
+            self.counts["copies"] += len(copies.subscribers)
             worker.spread(self.addresses(copies.subscribers), rest, message)
         except OnwardError as error:
             self._router.counts["publications that were refused"] += 1
@@ -241,7 +249,7 @@ class Topics(RouterPart):
 
     def copy_refused(self) -> None:
         """Count a copy that a subscriber did not take."""
-        self._router.counts["copies that a subscriber did not take"] += 1
+        self._router.counts[COPIES_NOT_TAKEN] += 1
 
     # --- the topic of the router --------------------------------------------------------------
 
@@ -453,3 +461,20 @@ class Topics(RouterPart):
         """Return the topics of this node, as they are now."""
         known = map(self.table.topic, self.table)
         return tuple(self.network.report(each) for each in known if each is not None)
+
+    def statistics(self) -> TopicStatistics:
+        """Return the topics of this node at this moment, all together."""
+        network, counts = self.network, self._router.counts
+        known = [each for each in map(self.table.topic, self.table) if each is not None]
+        created = sum(each.creator is not None for each in known)
+        events = self.counts + network.publications.events() + network.followings.events()
+        events["not_taken_by_engines"] = counts[COPIES_NOT_TAKEN]
+        events["not_taken_by_nodes"] = counts[NOT_TAKEN_BY_NODES]
+        return TopicStatistics(
+            created=created,
+            followed=len(known) - created,
+            subscribers=sum(len(each.subscribers) for each in known),
+            nodes=network.publications.nodes,
+            waiting=len(network.followings.waiting),
+            events=events,
+        )

@@ -22,6 +22,25 @@ _FIGURES: Final = {
     "joined": counter("identity_joined", "Nodes that have joined."),
     "lost": counter("identity_lost", "Links to joined nodes that have ended."),
     "bans": counter("identity_bans", "Identities that were banned."),
+    "lookups": gauge("identity_lookups", "Look-ups of identities at other nodes, under way."),
+    "missing": gauge("identity_missing", "Identities that were not found a moment ago."),
+    "lookups_asked": counter(
+        "identity_lookups_asked", "Nodes that were asked for an identity, each time."
+    ),
+    "lookups_found": counter("identity_lookups_found", "Look-ups that were answered."),
+    "dialling": gauge("identity_dialling", "Nodes that are dialled at the moment."),
+    "unreached": gauge(
+        "identity_unreached", "Nodes that could not be reached when they were dialled last."
+    ),
+    "topics": gauge("identity_topics", "Topics of the node, with that of its router."),
+    "topics_followed": gauge("identity_topics_followed", "Topics of other nodes."),
+    "topic_subscribers": gauge(
+        "identity_topic_subscribers", "Subscriptions of engines of the node."
+    ),
+    "topic_nodes": gauge("identity_topic_nodes", "Subscriptions of other nodes here."),
+    "topics_waiting": gauge(
+        "identity_topics_waiting", "Subscriptions that wait until their topic is found."
+    ),
     "domains": gauge("identity_domains", "Domains that workers of the node serve."),
     "domain_pending": gauge(
         "identity_domain_pending", "Requests to domains that wait for a response."
@@ -50,6 +69,18 @@ _FIGURES: Final = {
 _REFUSED: Final = counter(
     "identity_refused", "What was refused or dropped, by the reason.", "reason"
 )
+_LOOKUP_WISHES: Final = counter(
+    "identity_lookup_wishes", "Wishes to look up an identity, by the outcome.", "outcome"
+)
+_LOOKUPS_ENDED: Final = counter(
+    "identity_lookups_ended", "Look-ups that ended without an answer, by the reason.", "reason"
+)
+_DIALS: Final = counter(
+    "identity_dials", "Links to nodes that were dialled for messages, by the outcome.", "outcome"
+)
+_TOPIC_EVENTS: Final = counter(
+    "identity_topic_events", "Publications and events of topics, by what became of them.", "what"
+)
 _DOMAIN_REQUESTS: Final = counter(
     "identity_domain_requests", "Requests to domains, by what came of them.", "outcome"
 )
@@ -60,13 +91,19 @@ _HELD_REFUSED: Final = counter(
     "identity_relay_held_refused", "Messages that a relay could not hold, by the limit.", "limit"
 )
 
-IDENTITY_FAMILIES: Final = (
-    *_FIGURES.values(),
-    _REFUSED,
-    _DOMAIN_REQUESTS,
-    _RELAY_REFUSED,
-    _HELD_REFUSED,
-)
+_BY_REASON: Final = {
+    # Reasons, outcomes and statuses are those that the code has.
+    "refused": _REFUSED,
+    "lookup_wishes": _LOOKUP_WISHES,
+    "lookups_ended": _LOOKUPS_ENDED,
+    "dials": _DIALS,
+    "topic_events": _TOPIC_EVENTS,
+    "domain_requests": _DOMAIN_REQUESTS,
+    "relay_refused": _RELAY_REFUSED,
+    "relay_held_refused": _HELD_REFUSED,
+}
+
+IDENTITY_FAMILIES: Final = (*_FIGURES.values(), *_BY_REASON.values())
 
 
 def identity_metrics(node: Node) -> Iterator[Metric | None]:
@@ -77,12 +114,6 @@ def identity_metrics(node: Node) -> Iterator[Metric | None]:
     (row,) = report()
     for name, family in _FIGURES.items():
         yield Metric(family, (((), row.get(name, 0)),))
-    # Reasons and statuses are those that the code has.
-    for name, family in (
-        ("refused", _REFUSED),
-        ("domain_requests", _DOMAIN_REQUESTS),
-        ("relay_refused", _RELAY_REFUSED),
-        ("relay_held_refused", _HELD_REFUSED),
-    ):
+    for name, family in _BY_REASON.items():
         found = sorted(cast("Mapping[str, Any]", row.get(name, {})).items())
         yield Metric(family, tuple(((label,), count) for label, count in found))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ...actors.identity import Router
-from ...protocol import IDENTITY, Address, Message, NotExposed
+from ...protocol import IDENTITY, Address, MailboxFull, Message, NotExposed
 from ...protocol.identity import Identity, short_text
 from ..node._link import Link
 
@@ -31,7 +31,17 @@ class Correspondent(Link):
             identity that has asked; by default any.
     """
 
-    __slots__ = ("_greatest", "_passes", "_passes_back", "_router", "_size", "identity", "own")
+    __slots__ = (
+        "_greatest",
+        "_is_copy",
+        "_passes",
+        "_passes_back",
+        "_refused_copies",
+        "_router",
+        "_size",
+        "identity",
+        "own",
+    )
 
     scheme = "identity"
 
@@ -54,6 +64,8 @@ class Correspondent(Link):
         # worker here passes on later is one of those.
         self._size = 0
         self._greatest = 0
+        self._is_copy = False
+        self._refused_copies = 0
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -84,6 +96,24 @@ class Correspondent(Link):
             self.arrive((message,))
         finally:
             self._size = self._greatest
+
+    def receive_copy(self, message: Message) -> bool:
+        """Deliver a copy of a publication; return false if its mailbox has no room."""
+        before = self._refused_copies
+        self._is_copy = True
+        try:
+            self.receive(message)
+        finally:
+            self._is_copy = False
+        return self._refused_copies == before
+
+    def _wait_or_lose(self, message: Message, full: MailboxFull) -> None:
+        if self._is_copy:
+            # It would wait without a limit, as the node that publishes is not held up.
+            self._refused_copies += 1
+            self.node.dead_letter(message, full)
+        else:
+            super()._wait_or_lose(message, full)
 
     def on_stop(self) -> Awaitable[None] | None:
         """Forget what is resolved to this link: another one takes its place."""

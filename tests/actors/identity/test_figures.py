@@ -9,16 +9,30 @@ import logging
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from onward.actors import Instrument, Node
+from onward.actors import Instrument, MailboxOptions, Node
 from onward.actors._node_report import node_report
+from onward.actors.identity import ROUTER
+from onward.actors.identity._session import Waiting
 from onward.actors.monitoring import Monitor
+from onward.protocol import OnwardError
 from onward.protocol.eventlog import Kind, Outcome
-from onward.protocol.identity import RelayLoadLimits, RelayPolicy, identity_text, short_text
+from onward.protocol.identity import (
+    RING_EVENTS,
+    SCOPE_ANY,
+    AdvertAddress,
+    AdvertSource,
+    NodeAdvert,
+    RelayLoadLimits,
+    RelayPolicy,
+    identity_text,
+    short_text,
+    sign_advert,
+)
 from onward.protocol.metrics import metrics_text
 from tests.support.domains import domain_text, learns, member as serving
-from tests.support.identities import attached, engine_text, key_of
+from tests.support.identities import attached, engine_text, joined, key_of, node_text
 from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
-from tests.support.transports import Echo, Recorder
+from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 
 def read(monitor: Monitor) -> dict[str, dict[tuple[str, ...], float]]:
@@ -136,6 +150,92 @@ async def test_requests_to_domains_have_figures_of_what_came_of_them() -> None:
         assert found["onward_identity_domain_pending"][()] == 0
         outcomes = found["onward_identity_domain_requests_total"]
         assert {each: count for each, count in outcomes.items() if count} == {("served",): 1}
+
+
+async def test_look_ups_and_dials_are_counted_by_what_came_of_them() -> None:
+    async with Node("a") as a, Node("b") as b, Node("c") as c:
+        ours, between = await attached(a, dials=("memory",)), await attached(b)
+        theirs = await attached(c, "echo")
+        await c.start(Echo, address="echo")
+        listener = await c.listen("memory://counted", expose=[ROUTER])
+        theirs.advertise(listener.uri)
+        await joined((c, theirs), b)
+        await joined((a, ours), b)
+        del between
+        assert (await a.request(f"{node_text(theirs.own)} => echo", b"hi")).payload == b"hi"
+        now = ours._router.milliseconds()
+        gone = key_of("gone")
+        advert = NodeAdvert(gone.identity, (AdvertAddress("memory://x", 1),), bytes(32), 1, now)
+        ours.directory.put(sign_advert(advert, gone), AdvertSource.LOCAL)
+        for name in ("gone", "nowhere", "nowhere"):
+            with pytest.raises(OnwardError):
+                await a.request(f"{node_text(key_of(name).identity)} => echo", b"hi")
+        found = read(Monitor(a))
+        assert found["onward_identity_dials_total"] == {("opened",): 1, ("failed",): 1}
+        assert found["onward_identity_unreached"][()] == 1
+        assert found["onward_identity_dialling"][()] == found["onward_identity_lookups"][()] == 0
+        assert found["onward_identity_missing"][()] == 1
+        assert found["onward_identity_lookups_found_total"][()] == 1
+        assert found["onward_identity_lookups_asked_total"][()] == 3
+        wishes = found["onward_identity_lookup_wishes_total"]
+        assert (wishes["started",], wishes["missing",]) == (2, 1)
+        assert found["onward_identity_lookups_ended_total"]["not_found",] == 1
+
+
+def ignore(error: OnwardError) -> None:
+    """Take no notice of a record that is not handed over."""
+
+
+async def test_what_of_a_topic_was_routed_lost_or_slow_has_figures() -> None:
+    async with Node("a") as a, Node("b") as b:
+        ours, theirs = await attached(a), await attached(b)
+        await Recorder.on(a, "owner")
+        topic = ours.create_topic(key_of("topic"), engine="owner", scope=SCOPE_ANY)
+        link = await joined((a, ours), b)
+        there = await Recorder.on(b, "there")
+        stuck = Stuck()
+        await b.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
+        for name in ("there", "stuck"):
+            await theirs.subscribe(topic, name)
+        for number in range(3):
+            ours.publish(topic, b"%d" % number, source="owner")
+            await there.next()
+        link.cut()
+        await eventually(lambda: not ours.peers() and not theirs.peers())
+        for _ in range(RING_EVENTS + 5):
+            ours.publish(topic, b"x", source="owner")
+        await joined((a, ours), b)
+        await eventually(lambda: len(there.messages) == RING_EVENTS + 3)
+        sent, came = read(Monitor(a)), read(Monitor(b))
+        assert sent["onward_identity_topics"][()] == 2
+        assert sent["onward_identity_topic_nodes"][()] == 1
+        assert came["onward_identity_topics_followed"][()] == 1
+        assert came["onward_identity_topic_subscribers"][()] == 2
+        assert came["onward_identity_topics_waiting"][()] == 0
+        events = sent["onward_identity_topic_events_total"]
+        assert events["publications",] == events["published",] == RING_EVENTS + 8
+        assert events["sent_again",] == RING_EVENTS
+        heard = came["onward_identity_topic_events_total"]
+        assert (heard["delivered",], heard["lost",]) == (RING_EVENTS + 3, 5)
+        assert heard["copies",] == 2 * (RING_EVENTS + 3)
+        assert heard["asked_again",] > 0
+        # One is handled, and one waits.
+        assert heard["not_taken_by_engines",] == RING_EVENTS + 1
+        # A session with no room.
+        session = ours._router.peers.sessions[theirs.own]
+        session.waiting.extend([Waiting(b"", None, ignore)] * 1000)
+        ours.publish(topic, b"x", source="owner")
+        await eventually(ours.refused)
+        events = read(Monitor(a))["onward_identity_topic_events_total"]
+        assert events["not_taken_by_nodes",] == 1
+        session.waiting.clear()
+        # What has become of a topic stays when it is gone.
+        ours.delete_topic(topic, engine="owner")
+        await eventually(lambda: len(theirs.topics()) == 1)
+        after = read(Monitor(a))["onward_identity_topic_events_total"]
+        assert after["published",] == RING_EVENTS + 9
+        after = read(Monitor(b))["onward_identity_topic_events_total"]
+        assert (after["delivered",], after["lost",]) == (RING_EVENTS + 3, 5)
 
 
 async def test_joined_and_lost_and_banned_nodes_are_told_in_the_log(

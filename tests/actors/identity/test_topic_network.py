@@ -1084,6 +1084,30 @@ async def test_a_full_mailbox_costs_a_copy_of_an_event_of_ones_own(a: Node, c: N
     await came(stuck, 2)
 
 
+async def test_threat_22_copies_for_a_subscriber_that_is_stuck_do_not_pile_up(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined((a, ours), c)
+    tell(ours, theirs)
+    stuck = Stuck()
+    await c.start(lambda: stuck, address="stuck", mailbox=MailboxOptions(limit=1))
+    await theirs.subscribe(TOPIC, "stuck")
+    there = await subscribed(theirs, "there")
+    a.send(TEXT, b"first")
+    await came(there, 1)
+    await asyncio.sleep(1)
+    for number in range(49):
+        a.send(TEXT, b"%d" % number)
+    await came(there, 50)
+    # One is handled, and one waits; the others are dead letters, and no publisher is told.
+    assert theirs.refused() == {"copies that a subscriber did not take": 48}
+    assert c.dead_letters.by_reason == {"mailbox full": 48}
+    assert a.dead_letters.total == 0
+    stuck.go_on.set()
+    await came(stuck, 2)
+
+
 async def test_a_publication_waits_for_a_link_to_its_node(a: Node, c: Node) -> None:
     theirs = await attached(c)
     ours = await publishing(a, SCOPE_ANY, theirs.own)
