@@ -178,7 +178,7 @@ class Incoming:
         decision = router.table.decide(message.dst, src, message.protocol, scope, node)
         if isinstance(decision, Refuse):
             return f"messages that the router refuses: {decision.reason.value}"
-        if not isinstance(decision, DeliverLocally | FanOut):
+        if not isinstance(decision, _TAKEN):
             return "messages of a kind that is not served"
         if message.reply_to is not None and not self._has_sent(node, message):
             return "answers to messages that were not sent"
@@ -194,3 +194,7 @@ class Incoming:
         return number is not None and self._router.greetings.has_sent(
             node, answer.dst.identity, asked, number
         )
+
+
+_TAKEN: Final = (DeliverLocally, FanOut)
+"""The decisions by which a message of another node stays here."""

@@ -11,7 +11,8 @@ The message of an engine is signed by it, or by the node that it is of, and keep
 its end. The one for a relay is signed by the key in it, which may be of this message alone.
 
 *Reading.* Nearly all messages of engines have numbers of eight bytes, and ask nothing of their way.
-These are read by the places at which their items are then, and all others item by item.
+These are read by the places at which their items are then, and all others item by item. They are
+written by joining their items, too.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from ._preferences import (
     routing_items,
     transport_items,
 )
-from ._record_reader import MAX_RECORD, RecordReader
+from ._record_reader import MAX_RECORD, RecordReader, binary_head
 from ._signed import SignedKind, is_signed_by, parse_signed, sign
 
 __all__ = [
@@ -122,7 +123,8 @@ class EngineMessage:
         if self.expiry is not None:
             check_number("the expiry", self.expiry)
         check_size("the body", self.body, MAX_BODY)
-        _check_origin(self.src, self.origin)
+        if self.origin is not None or is_derived(self.src):
+            _check_origin(self.src, self.origin)
 
     @property
     def signer(self) -> Identity:
@@ -187,6 +189,10 @@ def _parse_any(data: bytes) -> EngineMessage:
 
 def serialize_engine_message(message: EngineMessage) -> bytes:
     """Return the bytes of the message of an engine."""
+    return _write_usual(message) or _write_any(message)
+
+
+def _write_any(message: EngineMessage) -> bytes:
     origin = message.origin
     record: bytes = dumps(
         (
@@ -331,6 +337,40 @@ def _parse_usual(data: bytes) -> EngineMessage | None:
     return EngineMessage(src, dst, number, protocol, body, reply_to, expiry, origin=origin)
 
 
+def _write_usual(message: EngineMessage) -> bytes | None:
+    """Return the bytes of a message of the usual shape; `None` for another one."""
+    number, expiry, dst, body = message.id, message.expiry, message.dst, message.body
+    if (
+        number < _LEAST_OF_EIGHT
+        or expiry is None
+        or expiry < _LEAST_OF_EIGHT
+        or message.reply_to is not None
+        or message.rprefs is not None
+        or message.tprefs is not None
+        or message.origin is not None
+    ):
+        return None
+    return b"".join(
+        (
+            b"\x8a\x58\x21",
+            message.src,
+            _DESTINATION_HEADS[dst.kind],
+            dst.identity,
+            b"\x1b",
+            number.to_bytes(8),
+            b"\xf6\x1b",
+            expiry.to_bytes(8),
+            b"\xf6\xf6",
+            _protocol_bytes(message.protocol.name, message.protocol.version),
+            binary_head(len(body)),
+            body,
+            b"\xf6",
+        )
+    )
+
+
+_LEAST_OF_EIGHT: Final = 0x100000000
+"""The smallest number that needs eight bytes."""
 _NULL: Final = 0xF6
 _PROTOCOLS: Final = 64
 """Most protocols that are remembered by their bytes. Beyond: the one that was used longest ago is
@@ -338,6 +378,7 @@ read again. Nothing else is remembered of messages that are not verified yet: by
 known from before, another node could find out which others send here."""
 _STARTS: Final = frozenset({b"\x8a\x58\x21\x01", b"\x8a\x58\x21\x02"})
 """An array of ten, and the head and kind of an identity."""
+_DESTINATION_HEADS: Final = {each: bytes((0x82, each)) + b"\x58\x21" for each in DestinationKind}
 _DESTINATIONS: Final = {
     bytes((0x82, each, 0x58, 0x21, kind)): each for each in DestinationKind for kind in (1, 2)
 }
@@ -352,9 +393,15 @@ def _eight_bytes(data: bytes, at: int) -> int:
         IndexError: The bytes end before it.
     """
     number = int.from_bytes(data[at + 1 : at + 9])
-    if data[at] != 0x1B or number < 0x100000000:
+    if data[at] != 0x1B or number < _LEAST_OF_EIGHT:
         raise BadRecord("no number of eight bytes")
     return number
+
+
+@lru_cache(_PROTOCOLS)
+def _protocol_bytes(name: str, version: int) -> bytes:
+    record: bytes = dumps((name, version))
+    return record
 
 
 @lru_cache(_PROTOCOLS)

@@ -49,6 +49,15 @@ _MAJORS: Final = (
 )
 
 
+def binary_head(size: int) -> bytes:
+    """Return the head of a byte string of less than 4 GiB, in the shortest form."""
+    if size < 24:
+        return bytes((0x40 | size,))
+    if size < 0x100:
+        return bytes((0x58, size))
+    return b"\x59" + size.to_bytes(2) if size < 0x10000 else b"\x5a" + size.to_bytes(4)
+
+
 class RecordReader:
     """A reader of the items of one record, from left to right.
 

@@ -21,7 +21,7 @@ from typing import Final
 from ._errors import BadRecord, RecordTooBig
 from ._identities import Identity
 from ._keys import SIGNATURE_SIZE, SigningKey, Verifiers
-from ._record_reader import MAX_RECORD, RecordReader
+from ._record_reader import MAX_RECORD, RecordReader, binary_head
 
 __all__ = ["SIGNED_OVERHEAD", "Signed", "SignedKind", "is_signed_by", "parse_signed", "sign"]
 
@@ -79,7 +79,7 @@ def sign(kind: SignedKind, payload: bytes, key: SigningKey, context: bytes = b""
         context: What else the signature holds for, such as the session of a link.
     """
     signature = key.sign(_to_be_signed(kind, payload, context))
-    return b"".join((_HEAD, _binary_head(len(payload)), payload, _TAIL, signature))
+    return b"".join((_HEAD, binary_head(len(payload)), payload, _TAIL, signature))
 
 
 def parse_signed(envelope: bytes, limit: int = MAX_RECORD) -> Signed:
@@ -102,7 +102,7 @@ def _parse_usual(envelope: bytes) -> Signed | None:
     if not _LEAST_OF_TWO <= rest < _BEYOND_THREE:
         return None
     width = 2 if rest < _LEAST_OF_THREE else 3
-    head, start = _binary_head(rest - width), len(_HEAD)
+    head, start = binary_head(rest - width), len(_HEAD)
     end = start + rest
     if len(head) != width or not envelope.startswith(head, start):
         return None
@@ -137,21 +137,12 @@ def _to_be_signed(kind: SignedKind, payload: bytes, context: bytes) -> bytes:
         head = _structure_head(f"{_DOMAIN}{kind}".encode() + b"\x00" + context)
     else:
         head = _HEADS[kind]
-    return b"".join((head, _binary_head(len(payload)), payload))
+    return b"".join((head, binary_head(len(payload)), payload))
 
 
 def _structure_head(external: bytes) -> bytes:
     """Return a Sig_structure up to its payload."""
-    return b"".join((b"\x84\x6aSignature1\x43", _PROTECTED, _binary_head(len(external)), external))
-
-
-def _binary_head(size: int) -> bytes:
-    """Return the head of a byte string, in the shortest form."""
-    if size < 24:
-        return bytes((0x40 | size,))
-    if size < 0x100:
-        return bytes((0x58, size))
-    return b"\x59" + size.to_bytes(2) if size < 0x10000 else b"\x5a" + size.to_bytes(4)
+    return b"".join((b"\x84\x6aSignature1\x43", _PROTECTED, binary_head(len(external)), external))
 
 
 _HEADS: Final = {each: _structure_head(f"{_DOMAIN}{each}".encode()) for each in SignedKind}

@@ -127,8 +127,15 @@ def outcome(parse: Callable[[bytes], Any], data: bytes) -> object:
 
 
 def check(module: Any, parse: Callable[[bytes], Any], data: bytes) -> bool:
-    """Check that both readings agree, and return whether it was read by its places."""
+    """Check that both readings agree, and return whether it was read by its places.
+
+    What is read is written as the same bytes, by joining its items and otherwise.
+    """
     careful = outcome(module._parse_any, data)
+    if isinstance(careful, EngineMessage):
+        assert serialize_engine_message(careful) == _messages._write_any(careful) == data
+    elif isinstance(careful, P2PMessage):
+        assert serialize_p2p_message(careful) == _p2p_message._write_any(careful) == data
     usual = outcome(module._parse_usual, data)
     assert usual is None or usual == careful
     assert outcome(parse, data) == careful
