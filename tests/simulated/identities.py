@@ -47,6 +47,7 @@ from onward.transports.identity import Identities
 from onward.transports.simulated import Faults, SimulatedNetwork, simulate
 from tests.simulated.identity_ledger import Ledger, Sent, Taker
 from tests.simulated.identity_strangers import Liar, Middle, Stranger
+from tests.simulated.identity_topics import Topic
 from tests.simulated.pipes import Errors
 from tests.support.domains import DOMAIN, domain_text
 from tests.support.identities import NOW, engine_text, key_of, node_text
@@ -81,6 +82,9 @@ WEIGHTS: Final = {
     "new keys": 4,
     "deed": 25,
     "dial": 8,
+    "publish": 12,
+    "end reader": 2,
+    "reserve": 4,
 }
 """How often each thing happens, relative to the others."""
 
@@ -146,6 +150,8 @@ class World:
         self.by_middle = draw.choice(self.pairs) if draw.random() < 0.5 else None
         self.keys = {host: keys_of(host) for host in self.hosts}
         self.skews = {host: draw.uniform(-SKEW, SKEW) for host in self.hosts}
+        more = random.Random(f"{seed}/more")
+        self.far = more.choice(("", "", "dials", "reservations"))
         self.options = IdentityOptions(
             message_time=draw.choice((5.0, 60.0, 600.0)),
             max_engines=8,
@@ -154,12 +160,16 @@ class World:
             handshake_time=draw.choice((2.0, 10.0)),
             max_parked=draw.choice((2, 64)),
             anonymous=draw.random() < 0.5,
+            dials=("sim",) if self.far == "dials" else (),
         )
         self.relays, self.domain = draw.random() < 0.5, draw.random() < 0.5
         self.members = draw.sample(self.hosts, 2)
         self.liar = Liar(random.Random(f"{seed}/liar"), self.ledger.counts)
         if self.relays:
             self.liar.of.add(key_of(draw.choice(self.hosts)).identity)
+        self.topic: Topic | None = None
+        if more.random() < 0.5:
+            self.topic = Topic(more, self.ledger, self.hosts, self.pairs)
         self.movers = [SigningKey(draw.randbytes(32)) for _ in range(2)]
         self.run = Run(len(self.hosts), len(self.pairs), 0)
         self.stranger: Stranger | None = None
@@ -184,11 +194,20 @@ class World:
 
     async def _play(self, before: set[asyncio.Task[Any]]) -> Run:
         keepers = [asyncio.create_task(self._keep(pair)) for pair in self.pairs]
+        if self.topic is not None:
+            keepers += [asyncio.create_task(self._keep_reader(each)) for each in self.topic.hosts]
         await asyncio.sleep(1)
         await self._trouble()
         await self._heal()
         await asyncio.sleep(RECOVERY)
+        if self.far == "reservations":
+            for host in self.hosts:
+                await self._reserve(host)
+        if self.far:
+            await self._look_again()
         await self._calm_traffic()
+        if self.topic is not None:
+            await self.topic.calm({name: each.node for name, each in self.places.items()})
         for task in keepers:
             task.cancel()
         await self._end(before)
@@ -209,13 +228,25 @@ class World:
         identities = await Identities.attach(
             *(node, self.keys[host], self.options),
             expose=["open"],
+            addresses=[f"sim://{host}"] if self.far == "dials" else [],
             clock=lambda: NOW + skew + loop.time(),
-            relay=OPEN_RELAY if self.relays else None,
+            relay=OPEN_RELAY if self.relays else self._relay_of_reserved(),
             relay_limits=RelayLoadLimits(held_messages=8, peer_messages=4),
         )
         self.places[host] = Place(node, f"{host}/{loop.time():.0f}", identities)
         await self._fill(host)
         await node.listen(f"sim://{host}", expose=[ROUTER])
+
+    def _relay_of_reserved(self) -> RelayPolicy | None:
+        return RelayPolicy(to_reserved=True) if self.far == "reservations" else None
+
+    async def _reserve(self, host: str) -> None:
+        """Reserve a place at a node that a node is joined with."""
+        place = self.places.get(host)
+        peers = [] if place is None else sorted(place.identities.peers())
+        if place is not None and peers:
+            with suppress(OnwardError):
+                await place.identities.reserve(self.draw.choice(peers))
 
     async def _start_taker(self, place: Place, name: str, identity: Identity) -> None:
         taker = Taker(self.ledger, place.life, identity, place.banned)
@@ -223,8 +254,12 @@ class World:
         place.takers[name] = taker
 
     def _introduce(self) -> None:
-        """Have all nodes know the adverts of each other and of the domain, as by configuration."""
-        adverts = [each.identities._router.own_adverts.of_node() for each in self.places.values()]
+        """Have all nodes know the adverts of each other and of the domain, as by configuration.
+
+        If they reach nodes that they are not joined with, they look them up instead.
+        """
+        places = self.places.values()
+        adverts = [each.identities._router.own_adverts.of_node() for each in places if not self.far]
         founder = self.places.get(self.members[0])
         if self.domain and founder is not None:
             adverts += founder.identities.directory.adverts_for(DOMAIN.identity)
@@ -236,6 +271,8 @@ class World:
         """Start the workers that have ended."""
         place = self.places[host]
         await self._start_engine(host)
+        if self.topic is not None:
+            await self.topic.fill(place.node, place.identities)
         if "open" not in place.takers:
             await self._start_taker(place, "open", place.identities.own)
         if not self.domain or host not in self.members or "domain" in place.takers:
@@ -301,6 +338,14 @@ class World:
                 await asyncio.wait_for(joined, 12)
             await asyncio.sleep(0.5)
 
+    async def _keep_reader(self, host: str) -> None:
+        """Subscribe the reader at a node whenever there is one that is not."""
+        while self.topic is not None:
+            place = self.places.get(host)
+            if place is not None:
+                self.topic.subscribe(place.identities, host)
+            await asyncio.sleep(1)
+
     # --- what happens -------------------------------------------------------------------------
 
     async def _trouble(self) -> None:
@@ -310,7 +355,7 @@ class World:
             self._check_limits()
             await asyncio.sleep(self.draw.choice((0.0, 0.02, 0.1, 0.5)))
 
-    async def _happen(self) -> None:  # noqa: C901 - one of seventeen
+    async def _happen(self) -> None:  # noqa: C901 - one of twenty
         draw, network = self.draw, self._network
         what = draw.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
         pair, host = draw.choice(self.pairs), draw.choice(self.hosts)
@@ -358,6 +403,13 @@ class World:
                 self.stranger.act()
             case "dial" if self.stranger is not None:
                 self._do(self.stranger.dial(host))
+            case "publish" if self.topic is not None and place is not None:
+                for _ in range(draw.choice((1, 1, 3))):
+                    self.topic.publish(place.node)
+            case "reserve" if self.far == "reservations" and place is not None:
+                self._do(self._reserve(host))
+            case "end reader" if self.topic is not None and place is not None:
+                await self.topic.end_reader(place.node)
             case _:
                 self.run.happened[what] -= 1
 
@@ -376,6 +428,8 @@ class World:
 
     async def _crash(self, host: str) -> None:
         place = self.places.pop(host)
+        if self.topic is not None:
+            self.topic.crashed(host)
         self.run.refused.update(place.identities.refused())
         await self._network.crash(host)
 
@@ -402,6 +456,8 @@ class World:
         if identities:
             identity = self.draw.choice(identities)
             place.identities.ban(identity)
+            if self.topic is not None:
+                self.topic.banned(place.node.name)
             place.banned.setdefault(identity, self._loop.time())
 
     def _renew(self, place: Place) -> None:
@@ -545,12 +601,43 @@ class World:
                 for engine in there.engines:
                     self._tell(place, engine, route_to(engine, False), "ask")
                     await self._settle()
+                targets += self._far_targets(host, other)
                 for target, route in targets:
                     how = self.draw.choice(("ask", "ask", "post"))
                     self._tell(place, target, route, how).calm = True
                     await self._settle()
         await asyncio.sleep(1)
         self._check_limits()
+
+    def _joined(self, host: str) -> set[str]:
+        """Return a node, and those that it is joined with."""
+        return {host, *(each for pair in self.pairs if host in pair for each in pair)}
+
+    def _far_targets(self, host: str, near: str) -> list[tuple[Identity, str]]:
+        """Return nodes that one is not joined with, which a node that it is joined with knows."""
+        if not self.far:
+            return []
+        far = [
+            self.places[each].identities for each in sorted(self._joined(near) - self._joined(host))
+        ]
+        if self.far == "reservations":
+            far = [each for each in far if key_of(near).identity in each.reserved_at()]
+        self.ledger.counts[f"far nodes reached: {self.far}"] += len(far)
+        return [(each.own, route_to(each.own, True)) for each in far]
+
+    async def _look_again(self) -> None:
+        """Send to nodes that one is not joined with, twice.
+
+        A node that was started again refuses the first message over relays, as what is known of it
+        is of before, and a further one has it looked up, ten seconds later at the earliest.
+        """
+        for _ in range(2):
+            for host, place in self.places.items():
+                for other in sorted({*self.hosts} - self._joined(host)):
+                    node = self.places[other].identities.own
+                    self._tell(place, node, route_to(node, True), "ask")
+            await self._settle()
+            await asyncio.sleep(11)
 
     def _by_relay(self, host: str, relay: str) -> list[tuple[Identity, str]]:
         """Return an identity that is reached over a relay, if there is one, and the route."""
