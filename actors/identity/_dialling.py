@@ -94,8 +94,11 @@ class Dialling:
         """Return the route to a node by its advert; `None` if it leads to none."""
         if self._addresses(advert):
             return Dialable()
-        relays = [relay_of(each.route) for each in by_weight(advert)]
-        return next((ViaNode(each) for each in relays if each is not None), None)
+        relays = [
+            relay for each in by_weight(advert) if (relay := relay_of(each.route)) is not None
+        ]
+        linked = [each for each in relays if each in self._router.peers.sessions]
+        return next((ViaNode(each) for each in linked + relays), None)
 
     def _addresses(self, advert: NodeAdvert) -> list[str]:
         """Return the URIs of an advert that this node dials, the one to try first at first."""
@@ -114,6 +117,10 @@ class Dialling:
         if route is None and self._router.heard_adverts.use(destination):
             route = self._router.table.route(destination)
         return isinstance(route, Dialable)
+
+    def is_dialling(self, node: Identity) -> bool:
+        """Whether a link to a node is being opened."""
+        return node in self._dials
 
     def dial(self, node: Identity) -> str | None:
         """Open a link to a node that messages wait for; return why not, if it is not opened."""

@@ -416,6 +416,12 @@ class Followings:
                 self._router.lookups.ask(topic)
         self.known()
 
+    def node_began(self, node: Identity) -> None:
+        """Ask a node for its topics again, which it may have dropped with its session."""
+        for following in tuple(self._at.get(node, {}).values()):
+            self._run(following, following.subscription.cut())
+            self._run(following, following.subscription.join(self._router.loop_time()))
+
     def node_lost(self, node: Identity) -> None:
         """Wait for the next link to a node, which is dialled if it may be."""
         for following in tuple(self._at.get(node, {}).values()):

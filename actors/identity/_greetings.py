@@ -94,28 +94,28 @@ class Greetings:
 
     # --- to hear ------------------------------------------------------------------------------
 
-    def receive(self, session: Session, record: bytes) -> bool:
-        """Receive a greeting; return whether it is one."""
+    def receive(self, session: Session, record: bytes) -> Greeting | None:
+        """Receive a greeting, and return it; `None` if nothing is taken of it."""
         router, now = self._router, self._router.loop_time()
         if self._rates.spend(session.node, now) is not RelayStatus.OK:
             router.counts["greetings beyond those that a node may send"] += 1
-            return False
+            return None
         try:
             greeting = parse_greeting(record)
         except BadRecord:
             router.counts["records that cannot be read"] += 1
-            return False
+            return None
         clock = self._clocks.get(session.node)
         # A session outlives the node at its other end, if the route to it does.
         is_start = clock is None or clock.started != greeting.started
         if is_start and self._starts.spend(session.node, now / START_SECONDS) is not RelayStatus.OK:
             router.counts["starts beyond those that a node may tell"] += 1
-            return False
+            return None
         if not session.is_greeted or is_start:
             self._keep_clock(session.node, greeting)
         ahead = greeting.now - self._milliseconds()
         router.heard_adverts.hear(session.node, greeting.adverts, ahead)
-        return True
+        return greeting
 
     def _keep_clock(self, node: Identity, greeting: Greeting) -> None:
         clock = self._clocks.get(node)

@@ -120,7 +120,9 @@ class LookupsPart(RouterPart):
                     router.outgoing.say(node, content)
                 case LookupEnd(identity, reason):
                     self._tell(identity)
-                    if reason is not LookupFailure.NONE_ASKED:
+                    # What is looked up again meanwhile waits for the link that is opened.
+                    dials = router.dialling.is_dialling(identity)
+                    if reason is not LookupFailure.NONE_ASKED and not dials:
                         router.not_found(identity, reason.value)
         self._arm()
 

@@ -170,6 +170,10 @@ class Relays(RouterPart):
         self.reserved.node_joined(node)
         self.ways.remembered.forget(node)
 
+    def node_began(self, node: Identity) -> None:
+        """Reserve at a node again, which may have ended the reservation with its session."""
+        self.reserved.node_joined(node)
+
     def needs(self, node: Identity) -> bool:
         """Whether there is a reservation at a node."""
         return self.reserved.holds(node)

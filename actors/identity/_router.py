@@ -17,6 +17,7 @@ from ...protocol import Address, Message, NotExposed, UnreadableAddress, counted
 from ...protocol.identity import (
     SCOPE_ANY,
     TRUST_BANNED,
+    AdvertKind,
     AtNode,
     ControlContent,
     DeliverLocally,
@@ -29,6 +30,7 @@ from ...protocol.identity import (
     IdentityUpdated,
     LookUp,
     P2PContent,
+    RefusalReason,
     Refuse,
     Reliability,
     ReplayWindows,
@@ -41,6 +43,7 @@ from ...protocol.identity import (
     Target,
     ToPeer,
     Verifiers,
+    ViaNode,
     ViaRelay,
     parse_target,
     read_advert,
@@ -332,6 +335,7 @@ class Router(PeerEvents):
             source: The identity that it is of; that of the node by default.
         """
         source = source or self.own
+        self._prefer_linked(destination)
         decision = self.table.decide(destination, source, ONWARD, scope)
         looked_up = 0
         # Of an engine, its node, the relay of that, and domains; each is looked up once.
@@ -340,7 +344,21 @@ class Router(PeerEvents):
                 break
             decision = self.table.decide(destination, source, ONWARD, scope)
             looked_up += 1
+        if isinstance(decision, Refuse) and decision.reason is RefusalReason.LOOP:
+            # Its relay has no link, and is reached over another one itself, by what is known.
+            route = self.table.route(destination)
+            node = route.node if isinstance(route, AtNode) else destination.identity
+            return LookUp(Destination(DestinationKind.NODE, node))
         return decision
+
+    def _prefer_linked(self, destination: Destination) -> None:
+        """Reach a node by a relay with a link, if it is reached by one without."""
+        route = self.table.route(destination)
+        if isinstance(route, AtNode):
+            destination = Destination(DestinationKind.NODE, route.node)
+            route = self.table.route(destination)
+        if isinstance(route, ViaNode) and route.relay not in self.peers.sessions:
+            self.heard_adverts.use(destination)  # its advert may name another one
 
     def park(self, identity: Identity, message: Message, target: Target) -> Pending:
         """Return what a message waits for, until more is known of an identity.
@@ -446,16 +464,21 @@ class Router(PeerEvents):
     def receive_greeting(self, session: Session, record: bytes) -> None:
         """Receive a control record that may be a greeting."""
         before = self.greetings.started(session.node)
-        if not self.greetings.receive(session, record):
+        greeting = self.greetings.receive(session, record)
+        if greeting is None:
             return
         joined = not session.is_greeted
         if not joined and self.greetings.started(session.node) != before:
             joined = True  # the session goes on, and what was asked of the node before does not
             self._node_lost(session.node, "the node has been started anew")
         self.peers.greeted(session)
-        if joined and session.is_greeted:
-            for part in self._parts:
+        # A session begins with the advert of its node, and so do new keys.
+        began = any(each.kind is AdvertKind.NODE for each in greeting.adverts)
+        for part in self._parts:
+            if joined and session.is_greeted:
                 part.node_joined(session.node)
+            elif began and session.is_greeted:
+                part.node_began(session.node)
         if joined:
             # What it tells later resumes what waits for that, as the directory changes by it.
             self.found_at(session.node)

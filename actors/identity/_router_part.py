@@ -99,6 +99,12 @@ class RouterPart:
     def node_lost(self, node: Identity) -> None:
         """Receive word that the link to a node has ended."""
 
+    def node_began(self, node: Identity) -> None:
+        """Receive word that a node has begun its session anew, or has new keys for it.
+
+        It may have forgotten what it was asked for over this link, which did not end here.
+        """
+
     def needs(self, node: Identity) -> bool:
         """Whether the link to a node is needed while no message goes over it."""
         return False

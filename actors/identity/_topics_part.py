@@ -423,6 +423,10 @@ class Topics(RouterPart):
         """Subscribe at a node again."""
         self.network.followings.node_joined(node)
 
+    def node_began(self, node: Identity) -> None:
+        """Subscribe at a node again."""
+        self.network.followings.node_began(node)
+
     def needs(self, node: Identity) -> bool:
         """Whether a node is subscribed here, or this one there."""
         network = self.network

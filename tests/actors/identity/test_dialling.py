@@ -19,6 +19,8 @@ from onward.protocol.identity import (
     DestinationKind,
     Dialable,
     LocalMetadata,
+    LookupEnd,
+    LookupFailure,
     NodeAdvert,
     RelayPolicy,
     SigningKey,
@@ -66,6 +68,18 @@ async def test_a_node_that_others_know_is_dialled(a: Node, b: Node, c: Node) -> 
     assert set(ours.peers()) == {between.own, theirs.own}
     assert ours._router.dialling.counts == {"opened": 1}
     assert ours.refused() == between.refused() == theirs.refused() == {}
+
+
+async def test_a_look_up_that_finds_nothing_new_ends_no_wait_for_a_link(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c, "recorder")
+    recorder = await Recorder.on(c, "recorder")
+    listener = await c.listen("memory://looked-up-again", expose=[ROUTER])
+    tell(ours, key_of("c"), listener.uri)
+    a.send(f"{node_text(theirs.own)} => recorder", b"1")
+    assert ours._router.dialling.is_dialling(theirs.own)
+    # It was looked up for something else, and another node says that it knows nothing.
+    ours._router.lookups._act([LookupEnd(theirs.own, LookupFailure.NOT_FOUND)])
+    assert (await recorder.next()).payload == b"1"
 
 
 async def test_by_default_no_address_of_an_advert_is_dialled(a: Node, c: Node) -> None:

@@ -8,9 +8,18 @@ import pytest
 
 from onward.actors import Node
 from onward.protocol import LinkLost, RequestTimeout
-from onward.protocol.identity import Identity, RelayPolicy, SigningKey
-from tests.support.identities import joined, key_of
-from tests.support.relays import Member, member
+from onward.protocol.identity import (
+    AdvertAddress,
+    AdvertSource,
+    Identity,
+    NodeAdvert,
+    RelayPolicy,
+    SigningKey,
+    identity_text,
+    sign_advert,
+)
+from tests.support.identities import NOW, engine_text, joined, key_of, node_text
+from tests.support.relays import Member, advert_of, chain, member, relay_text
 from tests.support.transports import Echo
 
 TO_RESERVED = RelayPolicy(to_reserved=True)
@@ -40,6 +49,60 @@ async def test_a_node_is_reached_at_once_when_it_has_started(a: Node, b: Node, c
         answer = await asker.identities.request(engine, b"%d" % number)
         assert answer.payload == b"%d" % number
     assert there.identities.refused() == {}
+
+
+async def test_a_node_is_reached_by_that_of_its_relays_which_there_is_a_link_to(
+    a: Node, b: Node, c: Node
+) -> None:
+    asker, relay = await asker_and_relay(a, b)
+    async with Node("d") as d:
+        other = await member(d, relay=TO_RESERVED)
+        there, engine = await reserve(other, c)
+        await joined((c, there.identities), b)
+        await there.identities.reserve(relay.own)
+        assert (await asker.identities.request(engine, b"1", timeout=5)).payload == b"1"
+        # The way is another one when there is a link to the other relay alone.
+        await joined((a, asker.identities), d)
+        asker.identities._router.peers.disconnect(relay.own, "of this test")
+        assert (await asker.identities.request(engine, b"2", timeout=5)).payload == b"2"
+
+
+async def test_a_node_is_looked_up_if_its_relays_lead_back_by_what_is_known(
+    a: Node, b: Node, c: Node
+) -> None:
+    asker, relay = await asker_and_relay(a, b)
+    there, other = await member(c, "echo"), key_of("d")
+    await c.start(Echo, address="echo")
+    advert = NodeAdvert(
+        other.identity, (AdvertAddress(relay_text(there), 1),), bytes(32), 1, int(NOW * 1000)
+    )
+    asker.identities.directory.put(sign_advert(advert, other), AdvertSource.LOCAL)
+    by_other = f"36#relay:{identity_text(other.identity)}"
+    asker.identities.directory.put(advert_of(there, by_other), AdvertSource.LOCAL)
+    await joined((c, there.identities), b)
+    await there.identities.reserve(relay.own)
+    to = f"{node_text(there.own)} => echo"
+    assert (await a.request(to, b"1", timeout=5)).payload == b"1"
+
+
+async def test_a_node_behind_a_relay_is_reached_whatever_its_advert_says(
+    a: Node, b: Node, c: Node
+) -> None:
+    asker, relay = await member(a), await member(b, relay=RelayPolicy(from_any=True))
+    there = await member(c)
+    await c.start(Echo, address="echo")
+    engine = there.identities.engine("echo")
+    await chain(asker, relay, there)
+    other = key_of("d")
+    advert = NodeAdvert(
+        other.identity, (AdvertAddress(relay_text(there), 1),), bytes(32), 1, int(NOW * 1000)
+    )
+    asker.identities.directory.put(sign_advert(advert, other), AdvertSource.LOCAL)
+    by_other = f"36#relay:{identity_text(other.identity)}"
+    newest = advert_of(there, by_other, version=2_000_000_000)
+    asker.identities.directory.put(newest, AdvertSource.LOCAL)
+    answer = await a.request(f"{relay_text(relay)} => {engine_text(engine)}", b"0", timeout=5)
+    assert answer.payload == b"0"
 
 
 async def test_a_node_that_was_started_again_is_reached_again(a: Node, b: Node) -> None:

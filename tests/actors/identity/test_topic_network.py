@@ -60,7 +60,7 @@ from onward.protocol.identity import (
 from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
 from tests.support.counts import times
-from tests.support.identities import NOW, StrangeNode, attached, joined, key_of
+from tests.support.identities import NOW, StrangeNode, attached, joined, key_of, node_text
 from tests.support.transports import Echo, Recorder, Stuck, eventually
 
 TOPIC_KEY = key_of("topic")
@@ -193,6 +193,28 @@ async def test_a_subscriber_elsewhere_answers_the_publisher(a: Node, b: Node, c:
     ours.publish(TOPIC, b"ho", source="owner")
     answers = {(await owner.next()).payload, (await owner.next()).payload}
     assert answers == {b"ho"}
+
+
+@pytest.mark.parametrize("dials", [True, False])
+async def test_a_node_that_has_lost_its_session_alone_is_subscribed_to_again(
+    a: Node, c: Node, *, dials: bool
+) -> None:
+    ours, theirs = await publishing(a), await attached(c)
+    await joined(*(((a, ours), c) if dials else ((c, theirs), a)))
+    tell(ours, theirs)
+    recorder = await subscribed(theirs, "there")
+    a.send(TEXT, b"0")
+    await came(recorder, 1)
+    sessions, others = ours._router.peers.sessions, theirs._router.peers.sessions
+    before = sessions[theirs.own], others[ours.own]
+    ours._router.peers._disconnect(before[0], "of this test")  # the other node hears nothing of it
+    a.send(TEXT, b"1")
+    c.send(f"{node_text(ours.own)} => nothing", b"")  # so it hears that there is no session
+    await eventually(lambda: sessions.get(theirs.own) not in {None, before[0]})
+    assert others[ours.own] is before[1]
+    a.send(TEXT, b"2")
+    await came(recorder, 3)
+    assert payloads(recorder) == [b"0", b"1", b"2"]
 
 
 async def test_events_that_were_cut_off_are_sent_again(a: Node, c: Node) -> None:
