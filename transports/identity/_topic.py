@@ -12,7 +12,7 @@ from ...protocol import AddressLike, Message
 from ...protocol.identity import Identity, RoutingScope
 
 if TYPE_CHECKING:
-    from ._identities import Identities
+    from ._topic_calls import TopicCalls
 
 __all__ = ["Topic"]
 
@@ -47,7 +47,7 @@ class Topic:
         identity: The topic.
     """
 
-    def __init__(self, identities: Identities, identity: Identity, scope: RoutingScope) -> None:
+    def __init__(self, identities: TopicCalls, identity: Identity, scope: RoutingScope) -> None:
         self._identities: Final = identities
         self._scope: Final = scope
         self.identity: Final = identity
