@@ -27,6 +27,7 @@ CONCEPTS = {
         "identity/test_failure_steps": "",
         "identity/test_hostile": "_correspondences _greetings _outgoing _own_adverts",
         "identity/test_peers": "_handshakes _session",
+        "identity/test_relay_wishes": "",
         "identity/test_topic_network": "_followings _publications",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_cluster": "_cluster_inspection _cluster_tasks",

@@ -20,6 +20,7 @@ from ...protocol.identity import (
     RefusalReason,
     Refuse,
     ReplayWindows,
+    Security,
     Verifiers,
     open_engine_message,
     parse_p2p_message,
@@ -180,6 +181,9 @@ class Incoming:
             return f"messages that the router refuses: {decision.reason.value}"
         if not isinstance(decision, _TAKEN):
             return "messages of a kind that is not served"
+        tprefs = message.tprefs
+        if tprefs is not None and tprefs.security is Security.MIXNET:
+            return "messages that ask for a mix network"
         if message.reply_to is not None and not self._has_sent(node, message):
             return "answers to messages that were not sent"
         expiry = 0 if message.expiry is None else message.expiry

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ...protocol import (
     MAX_ROUTE_LENGTH,
     LinkDown,
+    MailboxFull,
     Message,
     NotExposed,
     OnwardError,
@@ -25,7 +26,9 @@ from ...protocol.identity import (
     Identity,
     P2PContent,
     Protocol,
+    Reliability,
     SigningKey,
+    TransportPrefs,
     short_text,
     sign_engine_message,
 )
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from ._router import Router
     from ._session import Failed
 
-__all__ = ["ONWARD", "Outgoing", "Undelivered"]
+__all__ = ["ONWARD", "Outgoing", "Undelivered", "not_to_wait"]
 
 ONWARD: Final = Protocol("onward", 1)
 """The protocol of a body that is a message as transports write it."""
@@ -121,6 +124,9 @@ class Outgoing:
         if home is None:
             undelivered(message, LinkDown(short_text(to), "no way to it is known"))
             return None
+        if carriage is not None and not self.may_go(home, carriage.tprefs):
+            undelivered(message, not_to_wait(home))
+            return None
         kind = DestinationKind.NODE if to == home else DestinationKind.ENGINE
         destination, written = Destination(kind, to), message
         if carriage is not None and carriage.topic is not None:
@@ -140,6 +146,12 @@ class Outgoing:
             undelivered(message, error)
 
         return self.tell(home, EngineContent(envelope), failed, expiry)
+
+    def may_go(self, node: Identity, tprefs: TransportPrefs | None) -> bool:
+        """Whether a message with these wishes goes to a node now, or may wait for room."""
+        if tprefs is None or tprefs.reliability is Reliability.RELIABLE:
+            return True
+        return self._router.peers.has_room(node)
 
     def _is_request(self, message: Message) -> bool:
         """Whether a message is a request of this node: its answer is to name its id."""
@@ -234,3 +246,8 @@ class Outgoing:
         self._router.dialling.used(node, content)
         record = record_of(self._router.own, node, content, filled=self._options.padding)
         return self._router.peers.send(node, record, failed, expiry)
+
+
+def not_to_wait(node: Identity) -> MailboxFull:
+    """Return the error of a message that is not to wait for room at the link to a node."""
+    return MailboxFull(short_text(node), "others wait for the link, and the message is not to wait")

@@ -264,6 +264,11 @@ class Peers(Handshakes):
             return None
         return session.send(record, failed, expiry)
 
+    def has_room(self, node: Identity) -> bool:
+        """Whether nothing waits for room at the link to a node, or there is none."""
+        session = self.sessions.get(node)
+        return session is None or not session.waiting
+
     def _is_late(self, expiry: int) -> bool:
         """Whether an expiry is past, and what has waited for room until then is dropped."""
         is_late = expiry < self._milliseconds()

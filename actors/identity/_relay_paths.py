@@ -22,6 +22,7 @@ from ...protocol.identity import (
     LookUp,
     NodeAdvert,
     Refuse,
+    Security,
     Target,
     ViaRelay,
     parse_target,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ...protocol import Route
     from ._router import Router
 
-__all__ = ["RelayPaths", "hops_to", "read_relays"]
+__all__ = ["RelayPaths", "check_security", "hops_to", "read_relays"]
 
 
 class RelayPaths:
@@ -136,6 +137,16 @@ was replaced opens for twice as long."""
 _MAX_ASKED: Final = 1024
 """Most relays of which it is remembered when their adverts were asked for. Beyond: some are asked
 for earlier."""
+
+
+def check_security(to: Address, target: Target) -> None:
+    """Check that there is what a message asks for to hide its way.
+
+    Raises:
+        Unresolved: It asks for a mix network.
+    """
+    if target.tprefs is not None and target.tprefs.security is Security.MIXNET:
+        raise Unresolved(to, "it asks for a mix network, and there is none")
 
 
 def hops_to(relays: tuple[Identity, ...], home: Identity) -> tuple[Identity, ...]:

@@ -43,6 +43,7 @@ class Going(NamedTuple):
         previous: The node that it came from.
         source: The source of it, if it is not that node.
         charge: What it was charged to.
+        may_wait: Whether it is held if it cannot be sent at once.
     """
 
     content: Passed
@@ -50,6 +51,7 @@ class Going(NamedTuple):
     previous: Identity
     source: Identity | None = None
     charge: Charged = None
+    may_wait: bool = True
 
 
 class RelayQueues:
@@ -97,9 +99,15 @@ class RelayQueues:
         """Pass something on, now or as soon as there is a link with room.
 
         Returns:
-            `OK`, or `RESOURCE_LIMIT_EXCEEDED`: as much is held as may be. It is refunded then.
+            `OK`, or `RESOURCE_LIMIT_EXCEEDED`: as much is held as may be, or it may not wait for
+            room; or `CONNECTION_FAILED`: it may not wait for a link. It is refunded then.
         """
-        if node not in self._held and self._is_joined(node):
+        is_joined = self._is_joined(node)
+        if not going.may_wait and not (is_joined and self._has_room(node)):
+            self._admission.refund(going.charge)
+            full, no_link = RelayStatus.RESOURCE_LIMIT_EXCEEDED, RelayStatus.CONNECTION_FAILED
+            return full if is_joined else no_link
+        if node not in self._held and is_joined:
             self._give(node, going)
             return RelayStatus.OK
         size = size_of(going.content)
@@ -110,7 +118,7 @@ class RelayQueues:
             return RelayStatus.RESOURCE_LIMIT_EXCEEDED
         self._held.setdefault(node, deque()).append(going)
         self._arm(going.expiry)
-        if not self._is_joined(node) and self._router.dialling.is_dialable(node):
+        if not is_joined and self._router.dialling.is_dialable(node):
             self._router.dialling.dial(node)
         return RelayStatus.OK
 
@@ -149,6 +157,9 @@ class RelayQueues:
         self._held.clear()
         if self._timer is not None:
             self._timer.cancel()
+
+    def _has_room(self, node: Identity) -> bool:
+        return node not in self._held and self._router.peers.has_room(node)
 
     def _is_joined(self, node: Identity) -> bool:
         session = self._router.peers.sessions.get(node)

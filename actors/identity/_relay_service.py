@@ -28,9 +28,11 @@ from ...protocol.identity import (
     RelayContent,
     RelayLoadLimits,
     RelayStatus,
+    Reliability,
     ReplyContent,
     Reservations,
     SealingKeys,
+    Security,
     SigningKey,
     build_onion,
     parse_target,
@@ -145,6 +147,8 @@ class RelayService:
         outcome, following, message = peeled.outcome, peeled.following, peeled.message
         if outcome.is_drop:
             router.counts[f"messages for relays: {outcome.value}"] += 1
+        elif peeled.tprefs is not None and peeled.tprefs.security is Security.MIXNET:
+            self.admission.is_ok(RelayStatus.UNEXPECTED_MESSAGE)
         elif following is not None:
             self._pass(peer, content, peeled, following)
         elif message is not None and outcome is PeelOutcome.DELIVER:
@@ -212,7 +216,15 @@ class RelayService:
                 peer, content, peeled, following, reserved=reserved, opens=opens
             )
         passed = RelayContent(envelope, handle)
-        going = Going(passed, peeled.expiry, peer, None if source == peer else source, charge)
+        tprefs = peeled.tprefs
+        going = Going(
+            passed,
+            peeled.expiry,
+            peer,
+            None if source == peer else source,
+            charge,
+            may_wait=tprefs is None or tprefs.reliability is Reliability.RELIABLE,
+        )
         if self.admission.is_ok(self.queues.send(following, going)):
             self._tell(peer, following, passed)
         elif handle:
@@ -244,9 +256,12 @@ class RelayService:
             size: The bytes of its payload.
         """
         try:
-            destination = parse_target(address[1].decode()).destination
+            target = parse_target(address[1].decode())
         except (IdentityError, UnicodeDecodeError):
             return False
+        destination, tprefs = target.destination, target.tprefs
+        if tprefs is not None and tprefs.security is Security.MIXNET:
+            return self.admission.is_ok(RelayStatus.UNEXPECTED_MESSAGE)
         if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
             return False
         source, following = self._router.home(by), self._router.home(destination.identity)

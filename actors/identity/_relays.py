@@ -53,6 +53,7 @@ class Relays(RouterPart):
         key: The key of the node.
         sealing: The keys that others seal to.
         anonymous: Whether relays are not to learn which node has sent what goes over them.
+        tells_wishes: Whether relays are told what a message asks of its carriage.
         policy: What the node relays; by default nothing.
         limits: The limits of what it spends on that.
         reservations: The limits of reservations.
@@ -76,12 +77,13 @@ class Relays(RouterPart):
         sealing: SealingKeys,
         *,
         anonymous: bool = False,
+        tells_wishes: bool = False,
         policy: RelayPolicy | None = None,
         limits: RelayLoadLimits | None = None,
         reservations: ReservationLimits | None = None,
     ) -> None:
         self.sealing: Final = sealing
-        self.ways: Final = SealedWays(router, key, anonymous)
+        self.ways: Final = SealedWays(router, key, anonymous, tells_wishes=tells_wishes)
         self.service: Final = RelayService(
             router,
             worker,

@@ -66,6 +66,7 @@ from ._outgoing import ONWARD, Outgoing
 from ._own_adverts import OwnAdverts
 from ._parking import Parking
 from ._peers import PeerEvents, Peers
+from ._relay_paths import check_security
 from ._router_part import RouterPart
 from ._session import Session
 
@@ -244,6 +245,7 @@ class Router(PeerEvents):
             raise UnreadableAddress(to, str(error)) from None
         if following and is_reserved(following[0]):
             raise UnreadableAddress(following[0], "the router alone writes it")
+        check_security(to, target)
         if threading.get_ident() != self._thread:
             return self._of_threads()  # the tables are of the loop, where the rule is asked again
         kind = DestinationKind.RELAY if _asks_for_relays(target) else target.destination.kind

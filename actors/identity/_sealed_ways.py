@@ -38,6 +38,7 @@ from ...protocol.identity import (
     ReplyContent,
     SigningKey,
     Target,
+    TransportPrefs,
     ViaRelay,
     build_onion,
     one_time_signers,
@@ -47,7 +48,8 @@ from ...protocol.ockam import decode_message
 from .._errors import Unresolved
 from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
-from ._relay_paths import RelayPaths, hops_to, read_relays
+from ._outgoing import not_to_wait
+from ._relay_paths import RelayPaths, check_security, hops_to, read_relays
 from ._remembered_ways import RememberedWays
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class SealedWays:
         key: The key of the node.
         anonymous: Whether each layer is signed by a key of its own, so that relays do not learn the
             node; else its key signs all of them.
+        tells_wishes: Whether what a message asks of its carriage stands in its layers as well.
 
     Attributes:
         paths: What is known of the nodes on the way.
@@ -73,12 +76,24 @@ class SealedWays:
         sent: The messages that were sealed and given to a link.
     """
 
-    __slots__ = ("_anonymous", "_key", "_router", "expected", "paths", "remembered", "sent")
+    __slots__ = (
+        "_anonymous",
+        "_key",
+        "_router",
+        "_tells_wishes",
+        "expected",
+        "paths",
+        "remembered",
+        "sent",
+    )
 
-    def __init__(self, router: Router, key: SigningKey, anonymous: bool) -> None:
+    def __init__(
+        self, router: Router, key: SigningKey, anonymous: bool, *, tells_wishes: bool = False
+    ) -> None:
         self._router: Final = router
         self._key: Final = key
         self._anonymous: Final = anonymous
+        self._tells_wishes: Final = tells_wishes
         self.paths: Final = RelayPaths(router)
         self.remembered: Final = RememberedWays(router)
         self.expected: Final = ExpectedAnswers()
@@ -95,6 +110,7 @@ class SealedWays:
         """
         relays, target, used = read_relays(message[0], target)
         router, to, destination = self._router, message[0][0], target.destination
+        check_security(to, target)
         if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
             raise Unresolved(to, "relays lead to engines and to nodes alone")
         own = router.own_of(message[3])
@@ -169,6 +185,9 @@ class SealedWays:
         if isinstance(path, LinkDown):
             undelivered(message, path)
             return None
+        if not router.outgoing.may_go(path[0].node, carriage.tprefs):
+            undelivered(message, not_to_wait(path[0].node))
+            return None
         # In whole seconds: relays that know each other find a message less easily by it.
         expiry = -(-router.outgoing.expiry(message) // 1000) * 1000
         reply_keys: tuple[bytes, ...] = ()
@@ -180,7 +199,12 @@ class SealedWays:
             if self._anonymous:
                 signers = one_time_signers(secrets.token_bytes(SEED_SIZE * len(path)))
             envelope = build_onion(
-                path, inner, expiry=expiry, signers=signers, reply_keys=reply_keys
+                path,
+                inner,
+                expiry=expiry,
+                signers=signers,
+                reply_keys=reply_keys,
+                tprefs=_told(carriage.tprefs) if self._tells_wishes else None,
             )
         except MessageTooBig as error:
             undelivered(message, PayloadTooBig(error.size, error.limit))
@@ -264,3 +288,11 @@ def _hops_to_exit(
     if target.scope != SCOPE_ANY:
         raise Unresolved(to, "what is let out has no scope, as the exit chooses its way")
     return relays
+
+
+def _told(tprefs: TransportPrefs | None) -> TransportPrefs | None:
+    """Return what relays are told of the wishes of a message: not how many of them it asks for."""
+    if tprefs is None:
+        return None
+    told = TransportPrefs(tprefs.ordering, tprefs.reliability)
+    return None if told == TransportPrefs() else told

@@ -37,6 +37,7 @@ from ._messages import (
     parse_relay_message,
 )
 from ._onion import relay_info
+from ._preferences import TransportPrefs
 from ._sealing import NO_REPLY, InnerKind, Opened, SealingKeys, encapsulated_key
 from ._signed import parse_signed
 
@@ -108,6 +109,7 @@ class Peeled:
         following: The node that it goes to, of `NEXT` and `UNCHANGED`.
         message: The message of an engine, which is verified, of `DELIVER` and `EXIT`.
         source: The source of the layer.
+        tprefs: What the layer asks of the carriage of what goes on, if anything.
     """
 
     outcome: PeelOutcome
@@ -117,6 +119,7 @@ class Peeled:
     following: Identity | None = None
     message: EngineMessage | None = field(default=None, repr=False)
     source: Identity | None = None
+    tprefs: TransportPrefs | None = None
 
 
 class Peeler:
@@ -184,9 +187,13 @@ class Peeler:
         tag = layer_tag(_UNCHANGED + envelope)
         if (refusal := self._record(tag, message, peer, now)) is not None:
             return refusal
-        source = message.src
         return Peeled(
-            PeelOutcome.UNCHANGED, envelope, message.expiry, following=following, source=source
+            PeelOutcome.UNCHANGED,
+            envelope,
+            message.expiry,
+            following=following,
+            source=message.src,
+            tprefs=message.tprefs,
         )
 
     def _record(
@@ -239,6 +246,7 @@ class Peeler:
                 opened.reply_key,
                 following,
                 source=layer.src,
+                tprefs=layer.tprefs,
             )
         message = open_engine_message(envelope, self._engines)
         if message is None:
@@ -250,7 +258,13 @@ class Peeler:
         else:
             return Peeled(PeelOutcome.REFUSED)
         return Peeled(
-            outcome, envelope, layer.expiry, opened.reply_key, message=message, source=layer.src
+            outcome,
+            envelope,
+            layer.expiry,
+            opened.reply_key,
+            message=message,
+            source=layer.src,
+            tprefs=layer.tprefs,
         )
 
 

@@ -82,7 +82,10 @@ def or_null(what: str, field: Field) -> Field:
     def read(reader: RecordReader) -> object:
         return None if reader.is_null(what) else field.read(reader)
 
-    return Field(read, lambda value: None if value is None else field.item(value))
+    def item(value: Any) -> object:
+        return None if value is None else field.item(value)
+
+    return Field(read, item)
 
 
 def read_result_code(reader: RecordReader) -> ResultCode:

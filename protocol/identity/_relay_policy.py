@@ -28,7 +28,7 @@ class RelayStatus(IntEnum):
     MALFORMED_MESSAGE = 400
     """The request is no record of its kind."""
     UNEXPECTED_MESSAGE = 401
-    """The request is none of the state."""
+    """The request is none of the state, or a message asks for a carriage that there is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ target = destination ["?" wish *("&" wish)]
 wish   = "scope=local" / "scope=any" / "scope=" identity      how far it may go
        / "ordered=no" / "reliable=no"                          how it is carried
        / "hops=" 1*DIGIT                                       fewest relays
+       / "mix=yes"                                             a mix network: there is none yet
        / "exit=yes"                                            the last relay lets it out
 ```
 
@@ -33,7 +34,7 @@ from ._preferences import (
 
 __all__ = ["Target", "parse_target", "target_text"]
 
-_WISHES: Final = ("scope", "ordered", "reliable", "hops", "exit")
+_WISHES: Final = ("scope", "ordered", "reliable", "hops", "mix", "exit")
 _HOPS: Final = {str(number): number for number in range(1, MAX_HOPS + 1)}
 
 
@@ -99,6 +100,8 @@ def target_text(target: Target) -> str:
             wishes.append("reliable=no")
         if tprefs.hops:
             wishes.append(f"hops={tprefs.hops}")
+        if tprefs.security is Security.MIXNET:
+            wishes.append("mix=yes")
     if target.exit:
         wishes.append("exit=yes")
     mark = "?" if wishes else ""
@@ -114,11 +117,13 @@ def _scope(value: str) -> RoutingScope:
 
 
 def _transport(wishes: dict[str, str]) -> TransportPrefs | None:
-    if not wishes.keys() & {"ordered", "reliable", "hops"}:
+    if not wishes.keys() & {"ordered", "reliable", "hops", "mix"}:
         return None
-    no = {"no": True, "yes": False}
+    no, yes = {"no": True, "yes": False}, {"no": False, "yes": True}
     ordering = Ordering(no[wishes.get("ordered", "yes")])
     reliability = Reliability(no[wishes.get("reliable", "yes")])
-    if "hops" not in wishes:
-        return TransportPrefs(ordering, reliability)
-    return TransportPrefs(ordering, reliability, Security.ONION, _HOPS[wishes["hops"]])
+    hops = _HOPS[wishes["hops"]] if "hops" in wishes else 0
+    security = Security.ONION if hops else Security.DIRECT
+    if yes[wishes.get("mix", "no")]:
+        security = Security.MIXNET
+    return TransportPrefs(ordering, reliability, security, hops)

@@ -122,6 +122,7 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
             signing,
             sealing,
             anonymous=options.anonymous,
+            tells_wishes=options.tells_wishes,
             policy=relay,
             limits=relay_limits,
             reservations=reservation_limits,

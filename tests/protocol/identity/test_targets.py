@@ -40,6 +40,7 @@ OF_DOMAIN = RoutingPrefs(RoutingScope(ScopeKind.DOMAIN, DOMAIN))
         (f"?scope={identity_text(DOMAIN)}", Target(TO, OF_DOMAIN)),
         ("?ordered=no", Target(TO, None, TransportPrefs(Ordering.UNORDERED))),
         ("?reliable=no", Target(TO, None, TransportPrefs(reliability=Reliability.UNRELIABLE))),
+        ("?mix=yes", Target(TO, None, TransportPrefs(security=Security.MIXNET))),
         ("?hops=3", Target(TO, None, TransportPrefs(security=Security.ONION, hops=3))),
         ("?exit=yes", Target(TO, exit=True)),
         (
@@ -64,6 +65,7 @@ def test_a_destination_has_wishes(wishes: str, target: Target) -> None:
 def test_what_a_message_gets_anyway_may_be_asked_for() -> None:
     assert parse_target(f"{BASE}?ordered=yes&reliable=yes").tprefs == TransportPrefs()
     assert parse_target(f"{BASE}?exit=no") == Target(TO)
+    assert parse_target(f"{BASE}?mix=no").tprefs == TransportPrefs()
     assert parse_target(BASE).scope == SCOPE_ANY
     assert parse_target(f"{BASE}?scope=local").scope == SCOPE_LOCAL
 
@@ -86,6 +88,8 @@ def test_what_a_message_gets_anyway_may_be_asked_for() -> None:
         "?exit=1",
         "?hops=٣",
         "?mixnet=yes",
+        "?mix=",
+        "?mix=yes&hops=2",
         "?Scope=local",
     ],
 )
