@@ -234,18 +234,12 @@ from ._lookups import (
 from ._message_ids import COUNT_BITS, MAX_ID_COUNTERS, MAX_START, MessageIds, id_time
 from ._messages import (
     MAX_BODY,
-    MAX_SEALED,
     EngineMessage,
     EngineOrigin,
-    RelayMessage,
     open_engine_message,
-    open_relay_message,
     parse_engine_message,
-    parse_relay_message,
     serialize_engine_message,
-    serialize_relay_message,
     sign_engine_message,
-    sign_relay_message,
 )
 from ._number_window import NumberWindow
 from ._onion import Hop, build_onion, one_time_signers, relay_info
@@ -295,6 +289,14 @@ from ._publication import (
 )
 from ._record_reader import MAX_DEPTH, MAX_NUMBER, MAX_RECORD, RecordReader
 from ._relay_load import HoldingRefusal, RateLimiter, RelayHoldings, RelayLoadLimits
+from ._relay_message import (
+    MAX_SEALED,
+    RelayMessage,
+    open_relay_message,
+    parse_relay_message,
+    serialize_relay_message,
+    sign_relay_message,
+)
 from ._relay_policy import RelayPolicy, RelayStatus
 from ._relay_rules import RELAY_RULES, parse_relay_rules
 from ._replay import (

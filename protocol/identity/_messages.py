@@ -1,14 +1,13 @@
-"""The messages of engines and for relays; those between two nodes, which carry them, are apart.
+"""The messages of engines; those for relays, and those between two nodes, are modules of their own.
 
 ```
 engine = [src, [kind, identity], id, reply_to or null, expiry or null, rprefs or null,
           tprefs or null, protocol, body, origin or null]
 origin = [node, name]                                   of an engine without a key
-relay  = [src, dst, tprefs or null, expiry, sealed]
 ```
 
 The message of an engine is signed by it, or by the node that it is of, and keeps this signature to
-its end. The one for a relay is signed by the key in it, which may be of this message alone.
+its end.
 
 *Reading.* Nearly all messages of engines have numbers of eight bytes, and ask nothing of their way.
 These are read by the places at which their items are then, and all others item by item. They are
@@ -50,24 +49,16 @@ from ._signed import SignedKind, is_signed_by, parse_signed, sign
 
 __all__ = [
     "MAX_BODY",
-    "MAX_SEALED",
     "EngineMessage",
     "EngineOrigin",
-    "RelayMessage",
     "open_engine_message",
-    "open_relay_message",
     "parse_engine_message",
-    "parse_relay_message",
     "serialize_engine_message",
-    "serialize_relay_message",
     "sign_engine_message",
-    "sign_relay_message",
 ]
 
 MAX_BODY: Final = MAX_RECORD - 4096
 """Most bytes of the body of an engine: with all that is around it, it fits a record."""
-MAX_SEALED: Final = 72 * 1024
-"""Most sealed bytes: 64 KiB, and what eight layers add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +121,6 @@ class EngineMessage:
     def signer(self) -> Identity:
         """The identity that signs it: its engine, or the node that this is derived of."""
         return self.src if self.origin is None else self.origin.node
-
-
-@dataclass(frozen=True, slots=True)
-class RelayMessage:
-    """A sealed message for a relay.
-
-    Attributes:
-        src: The node that sends it, or a key of this message alone.
-        dst: The relay that can open it.
-        expiry: When it is of no use any more, in Unix milliseconds.
-        sealed: 1 to `MAX_SEALED` bytes.
-        tprefs: What it asks of its carriage, if anything.
-
-    Raises:
-        BadRecord: A value is over its limit, or an identity has no key.
-    """
-
-    src: Identity
-    dst: Identity
-    expiry: int
-    sealed: bytes
-    tprefs: TransportPrefs | None = None
-
-    def __post_init__(self) -> None:
-        check_key("the source", self.src)
-        check_key("the relay", self.dst)
-        check_number("the expiry", self.expiry)
-        check_size("what is sealed", self.sealed, MAX_SEALED, 1)
 
 
 def parse_engine_message(data: bytes) -> EngineMessage:
@@ -232,62 +195,6 @@ def open_engine_message(envelope: bytes, verifiers: Verifiers) -> EngineMessage 
     message = parse_engine_message(signed.payload)
     right = is_signed_by(message.signer, SignedKind.ENGINE, signed, verifiers)
     return message if right else None
-
-
-def parse_relay_message(data: bytes) -> RelayMessage:
-    """Read a message for a relay.
-
-    Raises:
-        BadRecord: It is none.
-    """
-    reader = RecordReader(data)
-    reader.enter("the message", 5)
-    src = reader.keyed("the source")
-    dst = reader.keyed("the relay")
-    tprefs = read_transport_prefs(reader)
-    expiry = reader.number("the expiry")
-    sealed = reader.binary("what is sealed", MAX_SEALED, 1)
-    reader.leave()
-    reader.end()
-    return RelayMessage(src, dst, expiry, sealed, tprefs)
-
-
-def serialize_relay_message(message: RelayMessage) -> bytes:
-    """Return the bytes of a message for a relay."""
-    record: bytes = dumps(
-        (
-            message.src,
-            message.dst,
-            transport_items(message.tprefs),
-            message.expiry,
-            message.sealed,
-        )
-    )
-    return record
-
-
-def sign_relay_message(message: RelayMessage, key: SigningKey) -> bytes:
-    """Return the envelope of a message for a relay.
-
-    Raises:
-        BadKey: The key is not of the source.
-    """
-    if key.identity != message.src:
-        raise BadKey("it is not of the source of the message")
-    return sign(SignedKind.RELAY, serialize_relay_message(message), key)
-
-
-def open_relay_message(envelope: bytes, verifiers: Verifiers) -> RelayMessage | None:
-    """Return the message for a relay in an envelope, or `None` if its signature is wrong.
-
-    What is sealed stays so.
-
-    Raises:
-        BadRecord: It is no envelope, or no such message is in it.
-    """
-    signed = parse_signed(envelope)
-    message = parse_relay_message(signed.payload)
-    return message if is_signed_by(message.src, SignedKind.RELAY, signed, verifiers) else None
 
 
 def _parse_usual(data: bytes) -> EngineMessage | None:
@@ -435,10 +342,8 @@ def _number_or_null(reader: RecordReader, what: str) -> int | None:
 
 
 def _check_origin(src: Identity, origin: EngineOrigin | None) -> None:
-    if is_derived(src) != (origin is not None):
+    if origin is None or not is_derived(src):
         raise BadRecord("an engine has an origin if it has no key, and only then")
-    if origin is None:
-        return
     check_key("the node of the engine", origin.node)
     try:
         derived = derived_engine(origin.node, origin.name)

@@ -26,9 +26,9 @@ from cbor2 import dumps
 from ._errors import BadKey, BadPath
 from ._identities import Identity, is_derived
 from ._keys import SEED_SIZE, SigningKey
-from ._messages import RelayMessage, sign_relay_message
 from ._padding import bucket_of
 from ._preferences import MAX_HOPS, TransportPrefs, transport_items
+from ._relay_message import RelayMessage, sign_relay_message
 from ._sealing import NO_REPLY, InnerKind, room_for, seal
 
 __all__ = ["Hop", "build_onion", "one_time_signers", "relay_info"]

@@ -26,8 +26,8 @@ from cbor2 import dumps
 from ._checks import check_key, check_number, check_size
 from ._errors import BadRecord, RecordTooBig
 from ._identities import Identity
-from ._messages import MAX_SEALED
 from ._record_reader import MAX_RECORD, RecordReader, binary_head
+from ._relay_message import MAX_SEALED
 
 __all__ = [
     "HANDLE_SIZE",

@@ -29,15 +29,10 @@ from ._freshness import FreshnessRefusal, expiry_refusal
 from ._identities import Destination, Identity
 from ._keys import Verifiers
 from ._layer_tags import LayerTag, LayerTags, layer_tag
-from ._messages import (
-    EngineMessage,
-    RelayMessage,
-    open_engine_message,
-    open_relay_message,
-    parse_relay_message,
-)
+from ._messages import EngineMessage, open_engine_message
 from ._onion import relay_info
 from ._preferences import TransportPrefs
+from ._relay_message import RelayMessage, open_relay_message, parse_relay_message
 from ._sealing import NO_REPLY, InnerKind, Opened, SealingKeys, encapsulated_key
 from ._signed import parse_signed
 
