@@ -12,6 +12,7 @@ from ..actors.tracing import Trace, TraceGap, TraceHop
 from ..actors.tracing._trace import another_name
 from ..protocol import (
     DELIVERY,
+    IDENTITY,
     NAME,
     Address,
     HopOutcome,
@@ -80,11 +81,23 @@ class TracePicture:
 
 
 def brief(address: Address) -> str:
-    """Return an address in few characters."""
+    """Return an address in few characters; what a router of identities has written, as text."""
+    if address.type == IDENTITY:
+        written = _written(address)
+        if written is not None:
+            return written
     text = str(address)
     if len(address.value) == _RANDOM and address.type == 0:
         return f"{text[: 2 + _SHOWN]}…"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _written(address: Address) -> str | None:
+    try:
+        from ..actors.identity._carriage import shown_address
+    except OnwardError:
+        return None  # the extra for identities is not installed
+    return shown_address(address)
 
 
 def brief_route(route: Route) -> str:

@@ -49,6 +49,10 @@ def _sights(route: Route) -> Iterator[Sight]:
         return parse_target(address.value.decode("utf-8", "replace")).destination
 
     found = [destination(each) for each in route]
+    lets_out = any(
+        each.type == IDENTITY and parse_target(each.value.decode("utf-8", "replace")).exit
+        for each in route
+    )
     ends = (at for at, to in enumerate(found) if to is None or to.kind is not DestinationKind.RELAY)
     end = next(ends, len(found))
     relays = [f"relay {short_text(to.identity)}" for to in found[:end] if to is not None]
@@ -61,6 +65,14 @@ def _sights(route: Route) -> Iterator[Sight]:
         last = what if to.kind is DestinationKind.NODE else f"the node of {what}"
     names = ["the node of the sender", *relays, last]
     for before, relay, after in zip(names, names[1:], names[2:], strict=False):
+        if lets_out and relay == names[-2]:
+            # An exit opens the message, and seals it for the node that it finds.
+            yield Sight(
+                relay,
+                f"the payload, what it is for, and the identity that has signed it; from {before}",
+                f"the nodes before {before}" if relay != names[1] else "-",
+            )
+            continue
         yield Sight(
             relay,
             f"it comes from {before} and goes on to {after}; size and time",

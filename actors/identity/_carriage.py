@@ -40,6 +40,7 @@ from ...protocol.identity import (
     read_routing_prefs,
     read_transport_prefs,
     routing_items,
+    short_text,
     transport_items,
 )
 
@@ -53,6 +54,7 @@ __all__ = [
     "is_reserved",
     "reply_address",
     "reply_at",
+    "shown_address",
 ]
 
 ASKS: Final = Address(IDENTITY, b"asks")
@@ -168,6 +170,28 @@ def is_reserved(address: Address) -> bool:
 _RESERVED: Final = (_BY, _REPLY, _ANSWERS, ASKS[1], ENGINE[1])
 
 
+def shown_address(address: Address) -> str | None:
+    """Return an address that the router alone writes as text for people; `None` for another one.
+
+    It may be of another process, or made up: the text says what it would mean.
+    """
+    if not is_reserved(address):
+        return None
+    value = address.value
+    if value == ENGINE.value:
+        return "(that engine)"
+    if not value.startswith(_BY):
+        return "(return way)"
+    try:
+        carriage = _read(value[len(_BY) + _TAG :])
+    except BadRecord:
+        return "(way of a router)"
+    if carriage.topic is not None:
+        return f"(way to the topic {short_text(carriage.topic)})"
+    relays = ", ".join(map(short_text, carriage.relays))
+    return f"(way over {relays})" if relays else f"(way to that {carriage.kind.name.lower()})"
+
+
 @lru_cache(_REMEMBERED)
 def _address_of(carriage: Carriage) -> Address:
     items = (
@@ -191,6 +215,10 @@ def _carriage_of(value: bytes) -> Carriage:
     tag, record = value[len(_BY) :][:_TAG], value[len(_BY) + _TAG :]
     if not compare_digest(tag, _tag(record)):
         raise BadRecord("the router has not written it")
+    return _read(record)
+
+
+def _read(record: bytes) -> Carriage:
     reader = RecordReader(record)
     reader.enter("a carriage", 6)
     kind = DestinationKind(reader.number("the kind", max(DestinationKind)))

@@ -16,6 +16,7 @@ import pytest
 
 from onward.actors import BackgroundNode, Node
 from onward.actors.dispatch import DISPATCH, Dispatcher
+from onward.actors.identity._carriage import ENGINE, Carriage, reply_address
 from onward.actors.tracing import HopTracer, Trace, TraceGap, trace
 from onward.actors.tracing._trace import ROOT
 from onward.cli import main
@@ -23,10 +24,12 @@ from onward.cli._payload import TEXT
 from onward.cli._status import CommandError, Status
 from onward.cli._trace import raise_for, show
 from onward.cli._trace_picture import brief, worker_of
-from onward.protocol import DELIVERY, Address, Message, address
+from onward.protocol import DELIVERY, IDENTITY, Address, Message, address
+from onward.protocol.identity import DestinationKind, identity_text, short_text
 from onward.transports.simulated import SimulatedNetwork
 from tests.support.commands import TIMEOUT, onward
 from tests.support.fixtures import Capsys, Patch
+from tests.support.identities import key_of
 from tests.support.virtual import virtual_time
 from tests.support.workers import Echo, Failing, Forwarder, start_worker
 
@@ -317,6 +320,33 @@ def test_names_are_escaped_in_a_picture(capsys: Capsys, tmp_path: Path) -> None:
 def test_addresses_are_shown_in_few_characters(given: str, shown: str) -> None:
     made: Address = address(given)
     assert brief(made) == shown
+
+
+R, S = (key_of(name).identity for name in "rs")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (
+            Carriage(DestinationKind.NODE, (R, S)).address,
+            f"(way over {short_text(R)}, {short_text(S)})",
+        ),
+        (Carriage(DestinationKind.ENGINE).address, "(way to that engine)"),
+        (Carriage(DestinationKind.NODE, topic=S).address, f"(way to the topic {short_text(S)})"),
+        (Address(IDENTITY, b"by:made up"), "(way of a router)"),
+        (ENGINE, "(that engine)"),
+        (reply_address(DestinationKind.RELAY, bytes(16)), "(return way)"),
+        (
+            Address(IDENTITY, f"node:{identity_text(R)}".encode()),
+            f"36#node:{identity_text(R)[:15]}…",
+        ),
+    ],
+)
+def test_what_a_router_of_identities_has_written_is_shown_as_text(
+    written: Address, shown: str
+) -> None:
+    assert brief(written) == shown
 
 
 @pytest.mark.slow

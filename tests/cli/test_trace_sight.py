@@ -51,6 +51,20 @@ def test_a_relay_at_the_end_is_the_last_node(end: str) -> None:
     assert "payload" in last.sees
 
 
+def test_an_exit_sees_the_message_as_the_last_node_does() -> None:
+    r, s, b = map(short_text, (R, S, B))
+    route = parse_route(f"{RELAYS} => 36#engine:{identity_text(B)}?exit=yes")
+    one, lets_out, last, _ = sights_of(route)
+    assert "payload" in one.hidden
+    assert lets_out.hop == f"relay {s}"
+    assert lets_out.sees.startswith("the payload")
+    assert lets_out.sees.endswith(f"from relay {r}")
+    assert lets_out.hidden == f"the nodes before relay {r}"
+    assert (last.hop, last.hidden) == (f"the node of engine {b}", f"the nodes before relay {s}")
+    route = parse_route(f"36#relay:{identity_text(R)} => 36#engine:{identity_text(B)}?exit=yes")
+    assert sights_of(route)[0].hidden == "-"
+
+
 def test_what_is_no_destination_is_refused() -> None:
     with pytest.raises(BadIdentity):
         sights_of(parse_route("36#engine:aera"))
