@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ._page import LogCompleteness, Page, Totals
 from ._page_audit import Audit, AuditRow, Hole
 from ._page_names import NameOutcomes, NameRow
+from ._page_relays import RelayLoad, RelayRow, RelayTotal
 from ._page_requests import Burn, Demand, DemandRow, Latency, LatencyLine, Matrix
 from ._page_routes import (
     Anomalies,
@@ -53,6 +54,9 @@ __all__ = [
     "Names",
     "Page",
     "PathRow",
+    "RelayLoad",
+    "RelayRow",
+    "RelayTotal",
     "Replay",
     "ReplayRoute",
     "ReplayRow",

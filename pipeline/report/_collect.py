@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, functions as sf
 from ...protocol.eventlog import Kind, Outcome
 from .._schema import FROM_DISPATCHERS, FROM_HOLD, FROM_PEERS
 from ._collect_names import outcomes_of
+from ._collect_relays import load_of
 from ._collect_routes import anomalies_of, burns_of, churn_of, demand_of, replay_of, shards_of
 from ._names import Names
 from ._page import LogCompleteness, Page, Totals
@@ -119,6 +120,7 @@ def collect_page(sources: Sources, part: Part = nullcontext) -> Page:
         "burns": ("slo_burn", lambda: burns_of(made["slo_burn"], MAX_POINTS)),
         "paths": ("paths", lambda: anomalies_of(made["paths"], made["path_anomalies"], names)),
         "names": ("name_outcomes", lambda: outcomes_of(made["name_outcomes"], names)),
+        "relays": ("relay_load", lambda: load_of(made["relay_load"], names)),
         "replay": ("replay_summary", lambda: _replay(sources)),
     }
     for field, (report, collect) in parts.items():

@@ -12,6 +12,7 @@ from datetime import date, datetime
 
 from ._page_audit import Audit
 from ._page_names import NameOutcomes
+from ._page_relays import RelayLoad
 from ._page_requests import Burn, Demand, Latency, Matrix
 from ._page_routes import Anomalies, Churn, Replay, Shards
 
@@ -91,4 +92,5 @@ class Page:
     burns: tuple[Burn, ...] | None = None
     paths: Anomalies | None = None
     names: NameOutcomes | None = None
+    relays: RelayLoad | None = None
     replay: Replay | None = None

@@ -61,6 +61,7 @@ _LINKS: Final = {
     "churn": "Churn",
     "paths": "Paths",
     "names": "Names",
+    "relays": "Relays",
     "replay": "Rehearsal",
     "audit": "Audit",
     "logs": "Logs",

@@ -24,6 +24,7 @@ from ._plots_requests import (
 )
 from ._plots_routes import churn_figure, replay_figure, shards_figure
 from ._section_names import names_body
+from ._section_relays import relays_body
 from ._text import amount, clock, duration, html, share, short
 
 __all__ = ["Section", "sections_of"]
@@ -65,6 +66,8 @@ def sections_of(page: Page) -> list[Section]:
         found.append(_paths(page.paths))
     if page.names is not None:
         found.append(Section("names", "Names", names_body(page.names)))
+    if page.relays is not None:
+        found.append(Section("relays", "Relays of identities", relays_body(page.relays)))
     if page.replay is not None:
         found.append(_replay(page.replay))
     if page.audit is not None:

@@ -23,6 +23,9 @@ from onward.pipeline.report import (
     Matrix,
     Page,
     PathRow,
+    RelayLoad,
+    RelayRow,
+    RelayTotal,
     Replay,
     ReplayRoute,
     ReplayRow,
@@ -145,6 +148,18 @@ def busy_day(seed: int = 1, *, named: str = "") -> Page:
             1,
             4,
         ),
+        relays=RelayLoad(
+            (
+                RelayTotal(f"hub{named}", 120_000, 230_000_000, 41, 9000),
+                RelayTotal("quiet", 10, 14_850, 0, 10),
+            ),
+            (
+                RelayRow(f"hub{named}", f"{'a' * 55}{named}", f"{'b' * 55}{named}", 9, 99, 0),
+                RelayRow(f"hub{named}", "", "permission_denied", 0, 0, 41),
+                RelayRow("quiet", "", f"{'c' * 55}", 10, 14_850, 0),
+            ),
+            more=3,
+        ),
         replay=Replay(
             (
                 ReplayRow(f"@shard service=shop{named}", 90_000, 22_410, 0, 0, 1.62, 1.31),
@@ -176,6 +191,7 @@ def empty_day() -> Page:
         demand=Demand(()),
         burns=(),
         paths=Anomalies((), ()),
+        relays=RelayLoad((), ()),
         replay=Replay((), (), 0, 0, 0, 0),
     )
 

@@ -56,7 +56,7 @@ def test_a_day_with_something_of_each_becomes_a_page(spark: SparkSession) -> Non
     assert told.begun == [*REPORTS, *["page"] * len(parts)]
     assert parts == [
         *("rehearsal", "logs", "totals", "audit", "matrix", "latency", "shards", "churn"),
-        *("demand", "burns", "paths", "names"),
+        *("demand", "burns", "paths", "names", "relays"),
     ]
     assert set(done.rows) == set(lake.written) <= set(REPORT_TABLES)
     page = done.page

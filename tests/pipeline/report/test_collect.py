@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onward.pipeline.report import Names, collect_audit
 from onward.pipeline.report._collect import _totals
+from onward.pipeline.report._collect_relays import MAX_RELAY_ROWS, MAX_RELAYS, load_of
 from onward.pipeline.report._collect_routes import MAX_BARS, shards_of
 from onward.protocol.eventlog import Kind, Outcome
 
@@ -36,6 +37,9 @@ class Known:
         return {each: f"tag set {each}" for each in ids}
 
     routes = tagsets
+
+    def nodes(self, ids: set[int], *, none: str = "") -> dict[int, str]:
+        return {each: f"node {each}" if each else none for each in ids}
 
 
 @pytest.mark.spark
@@ -114,3 +118,50 @@ def test_a_second_end_is_known_by_whether_its_run_was_there(spark: SparkSession)
         ("eu-1", 2, True),
         ("eu-1", 1, True),
     ]
+
+
+LOAD = (
+    "hour timestamp, relay string, origin_node bigint, dest_node bigint, relayed bigint, "
+    "bytes bigint, refused bigint"
+)
+
+
+@pytest.mark.spark
+def test_relays_have_their_day_and_their_busiest_hour(spark: SparkSession) -> None:
+    later = HOUR.replace(hour=13)
+    report = spark.createDataFrame(
+        [
+            (HOUR, "hub", 1, 2, 5, 500, 0),
+            (HOUR, "hub", 2, 1, 4, 400, 0),
+            (later, "hub", 1, 2, 1, 100, 0),
+            (later, "hub", 0, 3, 0, 0, 7),
+            (HOUR, "anonymous", 0, 4, 20, 2000, 0),
+        ],
+        LOAD,
+    )
+    load = load_of(report, cast(Names, Known(report)))
+    assert [(row.relay, row.relayed, row.refused, row.busiest) for row in load.relays] == [
+        ("anonymous", 20, 0, 20),
+        ("hub", 10, 7, 9),
+    ]
+    assert [(row.relay, row.origin, row.to, row.relayed, row.refused) for row in load.rows] == [
+        ("anonymous", "", "node 4", 20, 0),
+        ("hub", "node 1", "node 2", 6, 0),
+        ("hub", "node 2", "node 1", 4, 0),
+        ("hub", "", "node 3", 0, 7),
+    ]
+    assert (load.more_relays, load.more) == (0, 0)
+
+
+@pytest.mark.spark
+def test_many_relays_are_the_busiest_and_a_number(spark: SparkSession) -> None:
+    many = [
+        (HOUR, f"relay {relay:02}", 1, node, relay, 1, 0)
+        for relay in range(MAX_RELAYS + 3)
+        for node in (2, 3)
+    ]
+    load = load_of(spark.createDataFrame(many, LOAD), cast(Names, Known(spark.range(1))))
+    assert len(load.relays) == MAX_RELAYS
+    assert load.relays[0].relay == f"relay {MAX_RELAYS + 2:02}"
+    assert load.more_relays == 3
+    assert (len(load.rows), load.more) == (MAX_RELAY_ROWS, 6)

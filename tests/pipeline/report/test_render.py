@@ -16,8 +16,8 @@ from tests.support.report_pages import DAY, busy_day, empty_day
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&<b>\u2028"
 
 SECTIONS = (
-    *("traffic", "latency", "slo", "unroutable", "shards", "churn", "paths", "replay", "audit"),
-    "logs",
+    *("traffic", "latency", "slo", "unroutable", "shards", "churn", "paths", "relays", "replay"),
+    *("audit", "logs"),
 )
 
 
@@ -88,6 +88,7 @@ def test_an_empty_day_says_so_in_each_section() -> None:
         "There were no shard requests.",
         "No destination registered or left.",
         "No messages of this day were sampled.",
+        "No relay passed anything on, or refused it, on this day.",
         "There was no sampled traffic to resolve.",
         "No requests were recorded on this day.",
         "The lake has no log of this day.",
@@ -96,6 +97,14 @@ def test_an_empty_day_says_so_in_each_section() -> None:
     ):
         assert said in text
     assert figures(empty_day()) == {}
+
+
+def test_relays_have_their_load_and_refusals_and_no_sender_that_is_not_known() -> None:
+    text = "|".join(read(busy_day()).text)
+    assert "refused: permission denied" in text
+    assert "Between which nodes" in text
+    # The anonymous profile: a dash in place of the node before.
+    assert re.search(r"quiet\|\u2013\|ccc", text)
 
 
 def test_what_users_have_named_is_text_wherever_it_stands() -> None:
