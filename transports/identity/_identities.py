@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ from ...actors.identity import (
     IdentityOptions,
     Relays,
     RouterWorker,
+    load_key_file,
 )
 from ...protocol import (
     Address,
@@ -68,9 +70,10 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
     async def attach(
         cls,
         node: Node,
-        key: SigningKey | IdentityKeys,
+        key: SigningKey | IdentityKeys | Path,
         options: IdentityOptions = _OPTIONS,
         *,
+        passphrase: str | None = None,
         expose: Iterable[AddressLike] = (),
         allow: Iterable[AddressLike] = (),
         addresses: Iterable[str] = (),
@@ -84,9 +87,11 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
 
         Args:
             node: The node.
-            key: Its keys, as of `load_key_file`; or the one to sign with alone, to which a key to
-                seal to is drawn. What is sealed to that one cannot be read after a restart.
+            key: Its key file, which no other user may read, or its keys, as of `load_key_file`; or
+                the one to sign with alone, to which a key to seal to is drawn. What is sealed to
+                that one cannot be read after a restart.
             options: The options.
+            passphrase: The passphrase of the key file, if it is encrypted.
             expose: The addresses that other identities may send to, by `36#node:… => address`, for
                 the node itself; none by default. Engines need not be among them.
             allow: As for `Node.listen`.
@@ -102,12 +107,20 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
 
         Raises:
             AddressInUse: The node has an identity.
+            OSError: The key file cannot be read.
+            KeyFileRefused: Other users may read or write it, another user owns it, it is no key
+                file, it is damaged, or the passphrase is wrong.
+            PassphraseNeeded: It is encrypted, and there is no passphrase.
+            BadKey: It is encrypted, and the passphrase is empty or too long.
             DirectoryFileInUse: Another node has the file of the directory.
             DirectoryFileFailed: It cannot be opened, or is damaged.
             NewerDirectory: A newer version of Onward has written it.
         """
         check_value("options", options, IdentityOptions)
         now = time.time if clock is None else clock
+        if isinstance(key, Path):
+            # It waits for the disk, and half a second for an encrypted file.
+            key = await asyncio.to_thread(load_key_file, key, passphrase)
         if isinstance(key, IdentityKeys):
             signing, sealing = key.signing, key.sealing_keys()
         else:

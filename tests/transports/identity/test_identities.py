@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from onward.actors import LimitReached, Node, NodeLimits, Pending, Unresolved
-from onward.actors.identity import DIRECTORY, ROUTER, DirectoryFileFailed, EngineInUse, PeerRefused
+from onward.actors.identity import (
+    DIRECTORY,
+    ROUTER,
+    DirectoryFileFailed,
+    EngineInUse,
+    KeyFileRefused,
+    PeerRefused,
+    make_key_file,
+)
 from onward.actors.testing import Probe
 from onward.protocol import (
     IDENTITY,
@@ -27,8 +35,11 @@ from onward.protocol.identity import (
     Identity,
     IdentityUpdated,
     LocalMetadata,
+    Lock,
     NodeAdvert,
+    PassphraseNeeded,
     PutOutcome,
+    SealingKey,
     UpdateIdentityRequest,
     UpdateIdentityResponse,
     derived_engine,
@@ -38,6 +49,7 @@ from onward.protocol.identity import (
     sign_advert,
 )
 from onward.protocol.identity._directory_entries import EntryTable
+from onward.transports.identity import Identities
 from tests.support.identities import NOW, attached, engine_text, joined, key_of, link_of, node_text
 from tests.support.transports import Echo, Recorder, Relay, eventually
 
@@ -580,3 +592,37 @@ async def test_a_ban_that_the_directory_has_no_place_for_holds_until_the_end(
     ours.directory.put(sign_advert(advert, other), AdvertSource.NETWORK)
     await eventually(lambda: len(told) == 1)
     assert ours._router.table.is_banned(other.identity)
+
+
+async def test_a_node_is_given_the_identity_of_a_key_file(a: Node, c: Node, tmp_path: Path) -> None:
+    keys = make_key_file(tmp_path / "a.key")
+    ours, theirs = await Identities.attach(a, tmp_path / "a.key"), await attached(c)
+    assert ours.own == keys.identity
+    assert ours.sealing_key == SealingKey(keys.sealing_seed).public
+    await joined((c, theirs), a)
+    assert theirs.peers() == (keys.identity,)
+
+
+async def test_a_key_file_that_others_may_read_is_not_used(a: Node, tmp_path: Path) -> None:
+    path = tmp_path / "a.key"
+    make_key_file(path)
+    path.chmod(0o640)
+    with pytest.raises(KeyFileRefused, match="chmod 600"):
+        await Identities.attach(a, path)
+    with pytest.raises(FileNotFoundError):
+        await Identities.attach(a, tmp_path / "b.key")
+    path.chmod(0o600)
+    assert (await Identities.attach(a, path)).node is a
+
+
+async def test_an_encrypted_key_file_needs_its_passphrase(a: Node, tmp_path: Path) -> None:
+    path = tmp_path / "a.key"
+    keys = make_key_file(
+        path, passphrase="correct horse", lock=Lock(bytes(16), bytes(12), log_n=1, r=1)
+    )
+    with pytest.raises(PassphraseNeeded):
+        await Identities.attach(a, path)
+    with pytest.raises(KeyFileRefused):
+        await Identities.attach(a, path, passphrase="wrong horse")
+    ours = await Identities.attach(a, path, passphrase="correct horse")
+    assert ours.own == keys.identity
