@@ -162,10 +162,16 @@ class Handshakes(ABC):
         self._arm(way)
 
     def _dial_again(self, way: Way) -> None:
-        """Begin a handshake because of what the other node says, now and then."""
+        """Begin a handshake because of what the other node says, now and then.
+
+        If it is too early, or the handshake fails, another one is begun later.
+        """
+        way.repeats = True
         if way.handshake is None and self._now() >= way.again:
             way.again = self._now() + _SHORTEST
             self._dial(way)
+        else:
+            self._arm(way)
 
     def _admits(self, node: Identity) -> bool:
         return not self._table.is_banned(node)
@@ -219,6 +225,7 @@ class Handshakes(ABC):
         node, channel = handshake.peer, handshake.channel
         if handshake.state is LinkState.UP and node is not None and channel is not None:
             way.handshake, way.hello = None, b""
+            way.repeats, way.failures = False, 0 if way.session is not None else way.failures
             self._proved(way, node, channel, dialled)
         elif handshake.state is LinkState.FAILED:
             way.handshake, way.hello = None, b""
@@ -229,6 +236,7 @@ class Handshakes(ABC):
         reason = LinkFailure.UNPROVEN.value if failure is None else failure.value
         self.counts[f"handshakes that have failed: {reason}"] += 1
         way.failures += 1
+        way.again = max(way.again, self._now() + self._rest(way))
         if way.waiting:
             way.dialled = False  # the caller knows, and may try again
             self._refuse(way, reason)
@@ -249,7 +257,9 @@ class Handshakes(ABC):
         if deadlines:
             due = min(deadlines)
         elif way.dialled and session is None and way.route in self._ways:
-            due = self._now() + min(_LONGEST, _SHORTEST * 2 ** min(way.failures, 10))
+            due = self._now() + self._rest(way)
+        elif way.repeats and session is not None:
+            due = max(way.again, self._now())
         if way.timer is not None:
             if due == way.due:
                 return  # it may have run out, and wait for its turn
@@ -258,6 +268,10 @@ class Handshakes(ABC):
         if due is not None:
             way.due = due
             way.timer = self._worker.after(max(0.0, due - self._now()), lambda: self._due(way))
+
+    def _rest(self, way: Way) -> float:
+        """Return the time until the next handshake, in seconds."""
+        return min(_LONGEST, _SHORTEST * (1 << min(way.failures, 10)))
 
     def _due(self, way: Way) -> None:
         way.timer = None
@@ -270,6 +284,8 @@ class Handshakes(ABC):
             self._look_at(way, handshake)
         elif session is None and way.dialled:
             self._dial(way)
+        elif session is not None and way.repeats:
+            self._dial_again(way)
         else:
             self._arm(way)
 

@@ -34,6 +34,8 @@ class Way:
         failures: The handshakes that have failed since the last session.
         again: The time before which no handshake is begun because of what the other node says, in
             seconds of the loop.
+        repeats: Whether a handshake is wanted because of what the other node says, or of lost
+            frames, until one has come to its end.
         due: The time of the timer, in seconds of the loop.
         timer: The timer of the handshakes, or of the next one.
         unwatch: Functions that end the watches of the link.
@@ -48,6 +50,7 @@ class Way:
         "handshake",
         "hello",
         "node",
+        "repeats",
         "route",
         "session",
         "timer",
@@ -66,6 +69,7 @@ class Way:
         self.waiting: Final[list[asyncio.Future[Identity]]] = []
         self.failures = 0
         self.again = 0.0
+        self.repeats = False
         self.due = 0.0
         self.timer: Timer | None = None
         self.unwatch: tuple[Callable[[], None], ...] = ()

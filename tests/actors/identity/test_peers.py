@@ -340,6 +340,32 @@ async def test_an_engine_of_which_the_word_was_lost_is_looked_up(
     await eventually(partial(is_another, session, before))
 
 
+async def test_a_handshake_for_frames_that_were_lost_is_begun_until_one_succeeds(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await c.start(Echo, address="echo")
+    await joined((a, ours), c)
+    session, put = ours._router.peers.sessions[theirs.own], Session.put
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "put", lost)
+        engine = theirs.engine("echo")
+
+        def put_theirs(of: Session, frame: bytes, failed: Failed) -> None:
+            if of is not session:
+                put(of, frame, failed)
+
+        patch.setattr(Session, "put", put_theirs)
+        theirs._router.greetings.tell()  # it shows that a frame was lost; so is the answer
+        await eventually(lambda: ours.refused() == {"frames that a link has lost": 1})
+        await asyncio.sleep(5)
+        assert not ours._router.is_at(engine, theirs.own)
+    await asyncio.sleep(10)
+    assert ours._router.is_at(engine, theirs.own)
+    way = ours._router.peers._way_of[session]
+    assert (way.repeats, way.failures) == (False, 0)
+
+
 async def test_a_node_that_leaves_out_numbers_is_not_dialled_without_an_end(
     a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
