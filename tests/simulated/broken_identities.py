@@ -8,6 +8,7 @@ from unittest import mock
 
 from onward.actors.identity import _greetings
 from onward.actors.identity._correspondences import Correspondences
+from onward.actors.identity._followings import Followings
 from onward.actors.identity._parking import Parking
 from onward.actors.identity._peers import Peers
 from onward.actors.identity._router import Router
@@ -19,6 +20,7 @@ from onward.protocol.identity import (
     Refuse,
     ReplayWindows,
     RoutingTable,
+    Subscription,
     Verifiers,
     _replay,
 )
@@ -59,7 +61,7 @@ class BelievesSignatures(Broken):
     """Believes that each message is of its source."""
 
     place, name = Verifiers, "is_signed_by"
-    seeds = (0, 5)
+    seeds = (0, 7)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -77,7 +79,7 @@ class BeginsIdsAgain(Broken):
     """Begins the ids of messages at the same number after a start."""
 
     place, name = _greetings, "first_id_time"
-    seeds = (0, 3)
+    seeds = (2, 6)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -99,7 +101,7 @@ class TakesWhatIsForOthers(Broken):
     """Delivers what is for an engine elsewhere."""
 
     place, name = RoutingTable, "decide"
-    seeds = (4, 5)
+    seeds = (0, 7)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -120,7 +122,7 @@ class SaysCertain(Broken):
     """Says of what was under way over a lost link that it was certainly not handed over."""
 
     place, name = _link, "LinkLost"
-    seeds = (1, 4)
+    seeds = (13, 15)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -169,14 +171,14 @@ class KeepsDeadSessions(Broken):
     """Does not dial again if the other node has no session any more."""
 
     place, name = Peers, "_dial_again"
-    seeds = (1, 4)
+    seeds = (0, 3)
 
 
 class KeepsLinks(Broken):
     """Ends no link of an identity to make room for another one."""
 
     place, name = Correspondences, "_end"
-    seeds = (1, 2)
+    seeds = (0, 1)
 
 
 class KeepsLostLinks(Broken):
@@ -186,11 +188,32 @@ class KeepsLostLinks(Broken):
     seeds = (0, 1)
 
 
+class MissesEvents(Broken):
+    """Takes events of a topic without those before them."""
+
+    place, name = Subscription, "_ask_again"
+    seeds = (1, 29)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        subscription = given[0]
+        subscription._next = min(subscription._held, default=subscription._known)
+        subscription._go_on(0.0)
+
+
+class SubscribesOnce(Broken):
+    """Does not ask a node for its topics again that has lost its session alone."""
+
+    place, name = Followings, "node_began"
+    seeds = (39, 80)
+
+
 BROKEN: Final[tuple[type[Broken], ...]] = (
     *(SeesNoRepeat, BelievesSignatures, TakesExpired),
     *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone),
     *(SaysCertain, ResumesTwice, ParksAll, MixesSenders),
     *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
+    *(MissesEvents, SubscribesOnce),
 )
 
 

@@ -10,10 +10,13 @@ are cut, with and without a word, and become slow or unruly; keys of links are m
 each other and their engines; nodes crash, and are started again with the same key. In half of the
 runs there is a stranger: a node with a key that it has proven, which repeats what it has sent or
 got, also to nodes that were started again and after floods of new engines, alters it, and speaks
-for others. Then all is healed, and it has to hold, besides what `Ledger` says of each message,
-that:
+for others. In half of the runs there is a topic (`Topic`), and in half of them nodes reach others
+that they are not joined with: by look-ups at those between, and then by a link that is opened for
+it, or by a relay with a reservation. Then all is healed, and it has to hold, besides what `Ledger`
+says of each message, that:
 
-1. After a while all nodes that are joined reach each other and their engines.
+1. After a while all nodes that are joined reach each other and their engines, and what is sent to
+   the topic comes to all that are subscribed.
 2. No table or queue of a router has ever had more than it may.
 3. All nodes stop, and no session, link, timer or task is left.
 """
