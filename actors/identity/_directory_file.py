@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -77,6 +78,8 @@ class DirectoryFile:
             self._file: Final = self._open()
             to_close.callback(self._file.close)
             self._to_close: Final = to_close.pop_all()
+        # A thread may write while another one closes it.
+        self._lock: Final = threading.Lock()
 
     def _open(self) -> sqlite3.Connection:
         with _reading(self.path) as found:
@@ -86,7 +89,9 @@ class DirectoryFile:
             if fault != "ok":
                 raise DirectoryFileFailed(self.path, f"it is damaged: {_line(fault)}")
         with _failures(self.path):
-            file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+            file = sqlite3.connect(
+                self.path, timeout=0, isolation_level=None, check_same_thread=False
+            )
             try:
                 file.execute("PRAGMA journal_mode=WAL")
                 file.execute("PRAGMA synchronous=NORMAL")
@@ -117,11 +122,13 @@ class DirectoryFile:
     def save(self, rows: Iterable[DirectoryRow], gone: Iterable[Identity]) -> None:
         """Write rows in the place of those of their identities, and remove others, all or none.
 
+        It may be called in another thread than the other methods.
+
         Raises:
             DirectoryFileFailed: It cannot be written, as when the disk is full. It is as before.
         """
         file = self._file
-        with _failures(self.path):
+        with self._lock, _failures(self.path):
             try:
                 file.execute("BEGIN IMMEDIATE")
                 # A row that is replaced has the number after all others.
@@ -135,7 +142,7 @@ class DirectoryFile:
 
     def close(self) -> None:
         """Close the file: what is in it stays. Idempotent."""
-        with suppress(sqlite3.Error):
+        with self._lock, suppress(sqlite3.Error):
             self._to_close.close()
 
 

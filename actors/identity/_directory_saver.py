@@ -1,17 +1,23 @@
 """A directory that is saved: read from its file when the node starts, and written as it changes.
 
-Changes are written in batches, a second after the first of them, on the node's loop. What the node
-itself says comes first, and there is a pause between batches, so that a flood of adverts takes a
-small part of the loop and of the disk. A process that is killed loses those alone that were not
-written yet. While they cannot be written, as when the
-disk is full, the directory goes on in memory, and they are tried again.
+Changes are written in batches, a second after the first of them. What the node itself says comes
+first, and there is a pause between batches, so that a flood of adverts takes a small part of the
+disk. A node writes each batch in a thread: a commit can wait for the disk, and now and then copies
+the write-ahead log and waits until that is on the disk, which would hold up its loop. What changes
+meanwhile is written later.
+
+A process that is killed loses those alone that were not written yet. While they cannot be written,
+as when the disk is full, the directory goes on in memory, and they are tried again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias
 
 from ...protocol import counted
 from ...protocol.identity import (
@@ -27,8 +33,11 @@ from ._errors import DirectoryFileFailed
 
 __all__ = ["SAVE_BATCH", "SAVE_DELAY", "SAVE_PAUSE", "SAVE_RETRY", "DirectorySaver"]
 
+InThread: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+"""Calls a function in a thread, and returns what to wait for."""
+
 SAVE_BATCH: Final = 256
-"""Most rows that are written in one turn of the loop. Beyond: the rest is for later ones."""
+"""Most rows that are written at a time. Beyond: the rest is for later ones."""
 SAVE_DELAY: Final = 1.0
 """Time from a change until it is written, in seconds."""
 SAVE_PAUSE: Final = 0.1
@@ -40,13 +49,15 @@ _logger = logging.getLogger("onward.actors.identity")
 
 
 class DirectorySaver:
-    """A writer of a directory into its file, on the node's loop.
+    """A writer of a directory into its file. Its methods are called on the node's loop.
 
     Args:
         directory: The directory.
         journal: Its journal.
         file: Its file.
         after: Calls a function after a time in seconds, as `Worker.after` does.
+        in_thread: Calls a function in a thread, and returns what to wait for; `None`: what is due
+            is written at once, as there are no threads.
 
     Attributes:
         restored: The rows that were read at the start.
@@ -60,6 +71,7 @@ class DirectorySaver:
         journal: RowJournal,
         file: DirectoryFile,
         after: Callable[[float, Callable[[], object]], object],
+        in_thread: InThread | None = None,
     ) -> None:
         self.restored = Restored(0, 0, 0)
         self.failures = 0
@@ -68,7 +80,10 @@ class DirectorySaver:
         self._journal: Final = journal
         self._file: Final = file
         self._after: Final = after
+        self._in_thread: Final = in_thread
+        self._writing: asyncio.Future[None] | None = None
         self._is_scheduled = False
+        self._is_ending = False
         self._is_closed = False
 
     @property
@@ -106,31 +121,83 @@ class DirectorySaver:
         self._after(seconds, self._turn)
 
     def _turn(self) -> None:
-        self._is_scheduled = False
-        if self._is_closed:
+        if self._is_ending or self._is_closed:
             return
-        saved = self.save()
-        if self._journal:
+        if self._in_thread is None:
+            self._go_on(saved=self.save())
+            return
+        batch = self._begin()
+        if batch is None:
+            self._is_scheduled = False
+            return
+        self._writing = self._in_thread(partial(self._write, batch))
+        self._writing.add_done_callback(partial(self._written, batch))
+
+    def _written(self, batch: _Batch, _: object) -> None:
+        self._writing = None
+        self._go_on(saved=self._end(batch))
+
+    def _go_on(self, *, saved: bool) -> None:
+        """Write what is left, after a pause."""
+        self._is_scheduled = False
+        if self._journal and not self._is_ending and not self._is_closed:
             self._schedule(SAVE_PAUSE if saved else SAVE_RETRY)
+
+    async def save_all(self) -> None:
+        """Write all changes at the end, without a pause; those that cannot be written are left."""
+        self._is_ending = True
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+            await asyncio.sleep(0)  # what came of it is looked at then
+        while batch := self._begin():
+            if self._in_thread is None:
+                self._write(batch)
+                await asyncio.sleep(0)
+            else:
+                self._writing = self._in_thread(partial(self._write, batch))
+                await asyncio.wait((self._writing,))
+                self._writing = None
+            if not self._end(batch):
+                break
 
     def save(self) -> bool:
         """Write a batch of changes; return whether it is written, and false if there is none."""
-        identities = self._journal.unsaved(SAVE_BATCH)
-        if not identities:
+        batch = self._begin()
+        if batch is None:
             return False
-        rows: list[DirectoryRow] = []
-        gone: list[Identity] = []
+        self._write(batch)
+        return self._end(batch)
+
+    def _begin(self) -> _Batch | None:
+        """Return the changes to write next, as they are now; `None` if there are none."""
+        identities = self._journal.begin(SAVE_BATCH)
+        if not identities:
+            return None
+        batch = _Batch(DirectoryFileFailed(self._file.path, "the write has ended in between"))
         for identity in identities:
             row = self._directory.row(identity)
             if row is None:
-                gone.append(identity)
+                batch.gone.append(identity)
             else:
-                rows.append(row)
+                batch.rows.append(row)
+        return batch
+
+    def _write(self, batch: _Batch) -> None:
+        """Write changes, which may be done in a thread."""
         try:
-            self._file.save(rows, gone)
+            self._file.save(batch.rows, batch.gone)
         except DirectoryFileFailed as error:
-            self._failed(error)
+            batch.error = error
+        else:
+            batch.error = None
+
+    def _end(self, batch: _Batch) -> bool:
+        """Go on after changes were written; return whether they were."""
+        if batch.error is not None:
+            self._journal.end(None)
+            self._failed(batch.error)
             return False
+        self._journal.end(frozenset(row.identity for row in batch.rows))
         if self.trouble:
             self.trouble = ""
             _logger.warning(
@@ -138,9 +205,6 @@ class DirectorySaver:
                 self._file.path,
                 extra={"event": "identity.directory_saved_again"},
             )
-        there = frozenset(row.identity for row in rows)
-        for identity in identities:
-            self._journal.save(identity, there=identity in there)
         return True
 
     def _failed(self, error: DirectoryFileFailed) -> None:
@@ -167,3 +231,18 @@ class DirectorySaver:
                 extra={"event": "identity.directory_changes_lost"},
             )
         self._file.close()
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Changes that are written together.
+
+    Attributes:
+        error: Why they are not written; `None` once they are.
+        rows: The rows to write.
+        gone: The identities with a row to remove.
+    """
+
+    error: DirectoryFileFailed | None
+    rows: list[DirectoryRow] = field(default_factory=list[DirectoryRow])
+    gone: list[Identity] = field(default_factory=list[Identity])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ from ...protocol.identity import (
 )
 from .._worker import Worker
 from ._directory_file import DirectoryFile
-from ._directory_saver import DirectorySaver
+from ._directory_saver import DirectorySaver, InThread
 from ._directory_service import DirectoryService
 
 __all__ = ["DIRECTORY", "DirectoryWorker"]
@@ -89,7 +90,7 @@ class DirectoryWorker(Worker):
         service = DirectoryService(*self._given, call_soon, self._limits, journal)
         file = DirectoryFile(self._path)
         try:
-            saver = DirectorySaver(service.directory, journal, file, self.after)
+            saver = DirectorySaver(service.directory, journal, file, self.after, self._in_thread())
             for _ in saver.load():
                 await asyncio.sleep(0)
         except BaseException:
@@ -105,10 +106,16 @@ class DirectoryWorker(Worker):
         if saver is None:
             return
         try:
-            while saver.save():  # noqa: ASYNC110 - each call writes a batch
-                await asyncio.sleep(0)
+            await saver.save_all()
         finally:
             saver.close()
+
+    def _in_thread(self) -> InThread | None:
+        """Return what calls a function in a thread; `None` on a loop without threads."""
+        loop = self.node.loop
+        if getattr(loop, "no_threads", None) is not None:
+            return None
+        return partial(loop.run_in_executor, None)
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Answer a request of a worker of this node."""

@@ -6,6 +6,8 @@ again before it was saved is not waited for.
 
 from __future__ import annotations
 
+from collections.abc import Container
+from enum import Enum, auto
 from itertools import chain, islice
 
 from ._identities import Identity
@@ -17,14 +19,19 @@ class RowJournal:
     """The changes of a directory that are to be saved, in the order in which they were made.
 
     What the node itself says comes before adverts, so that no flood of adverts puts off a ban.
+
+    While some are saved, the directory changes on: what has changed since is to be saved again.
     """
 
-    __slots__ = ("_first", "_saved", "_unsaved")
+    __slots__ = ("_first", "_saved", "_saving", "_unsaved")
 
     def __init__(self) -> None:
         self._saved: set[Identity] = set()
         self._first: dict[Identity, None] = {}
         self._unsaved: dict[Identity, None] = {}
+        # Those that are saved at the moment: whether each is as it was then, or has changed, or is
+        # in the directory no more.
+        self._saving: dict[Identity, _Since] = {}
 
     def __len__(self) -> int:
         """Return the number of identities with a change that is not saved."""
@@ -37,8 +44,9 @@ class RowJournal:
 
     def change(self, identity: Identity) -> None:
         """Record that the row of an identity is not as it was."""
-        if identity not in self._first:
-            self._unsaved[identity] = None
+        if identity in self._saving:
+            self._saving[identity] = _Since.CHANGED
+        self._put(identity)
 
     def put_first(self, identity: Identity) -> None:
         """Put the change of an identity, if there is one, before those of adverts."""
@@ -48,23 +56,52 @@ class RowJournal:
 
     def remove(self, identity: Identity) -> None:
         """Record that an identity is not in the directory any more."""
-        if identity in self._saved:
-            self.change(identity)
+        if identity in self._saving:
+            self._saving[identity] = _Since.GONE
+            self._put(identity)
+        elif identity in self._saved:
+            self._put(identity)
         else:
             self._drop(identity)
 
-    def unsaved(self, most: int) -> tuple[Identity, ...]:
-        """Return the first identities with a change that is not saved."""
-        return tuple(islice(chain(self._first, self._unsaved), most))
+    def begin(self, most: int) -> tuple[Identity, ...]:
+        """Return the first identities with a change that is not saved: they are, until `end`."""
+        found = tuple(islice(chain(self._first, self._unsaved), most))
+        self._saving = dict.fromkeys(found, _Since.SAME)
+        return found
 
-    def save(self, identity: Identity, *, there: bool) -> None:
-        """Record that the row of an identity was saved, or removed if there is none any more."""
-        self._drop(identity)
-        if there:
-            self._saved.add(identity)
-        else:
-            self._saved.discard(identity)
+    def end(self, there: Container[bytes] | None) -> None:
+        """Record that what was begun is saved, or is not.
+
+        Args:
+            there: The identities with a row, as the rows of the others are removed; `None` if it
+                has failed, and nothing is saved.
+        """
+        saving, self._saving = self._saving, {}
+        for identity, since in saving.items():
+            if there is None:
+                if since is _Since.GONE and identity not in self._saved:
+                    self._drop(identity)
+                continue
+            if identity in there:
+                self._saved.add(identity)
+            else:
+                self._saved.discard(identity)
+            if since is _Since.SAME or (since is _Since.GONE and identity not in there):
+                self._drop(identity)
+
+    def _put(self, identity: Identity) -> None:
+        if identity not in self._first:
+            self._unsaved[identity] = None
 
     def _drop(self, identity: Identity) -> None:
         self._first.pop(identity, None)
         self._unsaved.pop(identity, None)
+
+
+class _Since(Enum):
+    """The change of an identity since it began to be saved."""
+
+    SAME = auto()
+    CHANGED = auto()
+    GONE = auto()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sqlite3
@@ -348,6 +349,43 @@ def test_a_full_disk_is_tried_again_and_the_directory_goes_on(
     saved.saver.close()
     assert len(rows) == len(keys) + 1
     assert Saved(path).rows == rows
+
+
+def test_a_full_disk_keeps_a_file_from_being_made(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def full(name: Path, flags: int, mode: int = 0o777) -> int:
+        if name == path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(name, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        with pytest.raises(DirectoryFileFailed, match="No space left on device"):
+            DirectoryFile(path)
+    assert not path.exists()
+    # Neither is one that was made, and could not be begun.
+    with monkeypatch.context() as patch:
+        patch.setattr("onward.actors.identity._directory_file._TABLE", "CREATE TABLE full")
+        with pytest.raises(DirectoryFileFailed, match="incomplete input"):
+            DirectoryFile(path)
+    assert find_directory_row(path, KEYS[0].identity) is None
+    Saved(path).saver.close()  # no lock is left behind
+
+
+def test_a_lock_that_the_disk_does_not_have_is_a_failure(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", none)
+        with pytest.raises(DirectoryFileFailed, match="No locks available"):
+            DirectoryFile(path)
+    Saved(path).saver.close()
 
 
 def test_what_cannot_be_written_at_the_end_is_logged(

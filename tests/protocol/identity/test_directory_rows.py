@@ -213,21 +213,33 @@ class File:
         self.journal = RowJournal()
         self.known = directory(limits, self.journal)
         self.rows: dict[bytes, DirectoryRow] = {}
+        self.saving: dict[Identity, DirectoryRow | None] = {}
 
     def restore(self, rows: dict[bytes, DirectoryRow]) -> None:
         self.rows = dict(rows)
         self.known.restore(rows.values(), DIRECTORY_VERSION)
 
     def save(self, most: int = 1000) -> list[Identity]:
-        saved = list(self.journal.unsaved(most))
-        for identity in saved:
-            found = self.known.row(identity)
+        saved = self.begin(most)
+        self.end()
+        return saved
+
+    def begin(self, most: int) -> list[Identity]:
+        saving = list(self.journal.begin(most))
+        self.saving = {identity: self.known.row(identity) for identity in saving}
+        return saving
+
+    def end(self, *, fails: bool = False) -> None:
+        saving, self.saving = self.saving, {}
+        if fails:
+            self.journal.end(None)
+            return
+        for identity, found in saving.items():
             if found is None:
                 del self.rows[identity]
             else:
                 self.rows[identity] = found
-            self.journal.save(identity, there=found is not None)
-        return saved
+        self.journal.end({identity for identity, found in saving.items() if found is not None})
 
     @property
     def is_as_saved(self) -> bool:
@@ -261,6 +273,36 @@ def test_changes_are_saved_in_their_order_and_what_came_and_went_is_not() -> Non
     assert len(file.journal) == 0
 
 
+def test_what_changes_while_it_is_saved_is_saved_again() -> None:
+    file = File()
+    for envelope in ADVERTS[:4]:
+        file.known.put_advert(envelope, NOW, AdvertSource.NETWORK)
+    file.begin(4)
+    file.known.set_trust(KEYS[0].identity, 0)
+    file.known.forget(KEYS[1].identity)
+    file.known.forget(KEYS[2].identity)
+    file.known.put_advert(ADVERTS[2], NOW, AdvertSource.NETWORK)
+    file.end()
+    assert file.save() == [KEYS[number].identity for number in (0, 1, 2)]
+    assert file.is_as_saved
+    # What is removed, and forgotten or back before that is done.
+    for number in (0, 3):
+        file.known.forget(KEYS[number].identity)
+    file.begin(4)
+    file.known.put_advert(ADVERTS[3], NOW, AdvertSource.NETWORK)
+    file.end()
+    assert file.save() == [KEYS[3].identity]
+    assert file.is_as_saved
+    # What cannot be saved, and is gone before that is known, is waited for no longer.
+    file.known.put_advert(ADVERTS[0], NOW, AdvertSource.NETWORK)
+    file.known.put_advert(ADVERTS[4], NOW, AdvertSource.NETWORK)
+    file.begin(4)
+    file.known.forget(KEYS[0].identity)
+    file.end(fails=True)
+    assert file.save() == [KEYS[4].identity]
+    assert file.is_as_saved
+
+
 def test_a_restored_directory_is_saved_already_but_for_what_had_no_place() -> None:
     before = File()
     for envelope in ADVERTS:
@@ -286,7 +328,9 @@ def test_the_identities_that_are_banned_are_given() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["network", "local", "other", "ban", "unban", "forget", "use", "save"]),
+            st.sampled_from(
+                ["network", "local", "other", "ban", "unban", "forget", "use", "begin", "end"]
+            ),
             st.integers(0, 5),
         ),
         max_size=40,
@@ -311,10 +355,15 @@ def test_whatever_happens_the_saved_rows_are_those_of_the_directory(
                 file.known.forget(key.identity)
             case "use":
                 file.known.lookup(key.identity, NOW)
+            case "begin":
+                if not file.saving:
+                    file.begin(2)
             case _:
-                file.save(2)
+                file.end(fails=number > 3)
         # It does not grow with what is not there any more.
-        assert len(file.journal) <= len(file.known) + len(file.rows)
+        most = len(file.known) + len(file.rows) + len(file.saving)
+        assert len(file.journal) <= most
+    file.end(fails=bool(steps) and steps[-1][1] > 3)
     file.save()
     assert file.is_as_saved
     again = File()
