@@ -146,6 +146,7 @@ CONCEPTS = {
         "test_conformance": "",
         "test_faults": "",
         "test_registered": "",
+        "identity/test_directory": "",
         "identity/test_domains": "",
         "identity/test_memberships": "",
         "identity/test_relays": "",
