@@ -24,6 +24,7 @@ CONCEPTS = {
         "identity/test_answers": "_incoming",
         "identity/test_clear_relays": "_relay_queues _relays",
         "identity/test_relay_exits": "_relay_paths",
+        "identity/test_directory_file": "_directory_saver",
         "identity/test_failure_steps": "",
         "identity/test_hostile": "_correspondences _greetings _outgoing _own_adverts",
         "identity/test_peers": "_handshakes _session",
