@@ -131,13 +131,8 @@ from ._handles import (
     MAX_EXPECTED,
     MAX_HANDLES,
     MAX_HANDLES_OF_PEER,
-    Answer,
-    ExpectedAnswer,
     ExpectedAnswers,
-    HandleRefusal,
     HandleTable,
-    PassedBack,
-    ReturnHandle,
 )
 from ._identities import (
     IDENTITY_SIZE,
@@ -350,6 +345,13 @@ from ._reservations import (
     serialize_reservation_request,
 )
 from ._results import MAX_DETAIL, RESULT_OK, Result, ResultCode, read_result, result_items
+from ._return_ways import (
+    Answer,
+    ExpectedAnswer,
+    HandleRefusal,
+    PassedBack,
+    ReturnHandle,
+)
 from ._routes import (
     AtNode,
     DeliverLocally,
