@@ -122,6 +122,8 @@ class RelayRefused(OnwardError):
 
     def __str__(self) -> str:
         reason = "it has not answered" if self.status is None else self.status.name
+        if self.status is RelayStatus.OK:
+            reason += ", but its voucher is of another node, or over by the clock here"
         return f"the relay {short_text(self.relay)} makes no reservation: {reason}"
 
 

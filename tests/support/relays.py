@@ -92,16 +92,20 @@ async def member(
     relay: RelayPolicy | None = None,
     relay_limits: RelayLoadLimits | None = None,
     reservation_limits: ReservationLimits | None = None,
+    ahead: float = 0.0,
     **options: float | tuple[str, ...],
 ) -> Member:
-    """Give a node an identity, with a tap at its router."""
+    """Give a node an identity, with a tap at its router.
+
+    Its clock is `ahead` of those of others, in seconds.
+    """
     loop = node.loop
     identities = await Identities.attach(
         node,
         key_of(node.name),
         IdentityOptions(**options),  # type: ignore[arg-type]
         expose=expose,
-        clock=lambda: NOW + loop.time(),
+        clock=lambda: NOW + ahead + loop.time(),
         relay=relay,
         relay_limits=relay_limits,
         reservation_limits=reservation_limits,

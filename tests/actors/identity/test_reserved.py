@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import cbor2
 import pytest
 
 from onward.actors import LimitReached, Node, Unresolved
@@ -31,7 +32,7 @@ from onward.protocol.identity import (
 )
 from tests.support.identities import StrangeNode, engine_text, key_of, node_text
 from tests.support.relays import Member, chain, introduce, member, relay_text
-from tests.support.transports import Echo, eventually
+from tests.support.transports import Echo, Recorder, eventually
 
 RESERVED = RelayPolicy(to_reserved=True)
 STRANGE = key_of("strange")
@@ -313,3 +314,147 @@ async def test_an_advert_says_where_a_node_has_reserved(
     await eventually(lambda: [each.route for each in addresses()] == [relay_text(r)])
     b.identities.release(r.own)
     await eventually(lambda: addresses() == ())
+
+
+async def test_a_relay_that_gives_less_than_was_asked_for_is_asked_again_in_time(
+    three: tuple[Node, Node, Node],
+) -> None:
+    limits = ReservationLimits(duration=100, size=5000, messages=3)
+    r = await member(three[1], relay=RESERVED, reservation_limits=limits)
+    b = await member(three[2])
+    await chain(b, r)
+    given = await b.identities.reserve(r.own, duration=3600, size=10**6, messages=1000)
+    assert (given.size, given.messages) == (5000, 3)
+    for _ in range(5):
+        await asyncio.sleep(60)
+        assert b.identities.reserved_at() == (r.own,)
+        assert r.identities.relay_statistics().reservations == 1
+    assert len(asked(r)) == 6
+
+
+async def test_a_reservation_that_is_over_keeps_what_is_held_under_it(
+    line: tuple[Member, Member, Member],
+) -> None:
+    a, r, b = line
+    sink = await Recorder.on(b.node, "sink")
+    b.identities.engine("sink")
+    peers, queues = r.identities._router.peers, r.relays.service.queues
+    send, room = peers.send, r.node.loop.create_future()
+
+    def send_to_full(*record: object) -> asyncio.Future[None]:
+        send(*record)  # type: ignore[arg-type]
+        return room
+
+    await b.identities.reserve(r.own, duration=20)
+    # It is not renewed.
+    b.relays.reserved.release(r.own)
+    peers.send = send_to_full  # type: ignore[method-assign,assignment]
+    route = f"{relay_text(r)} => {node_text(b.own)} => sink"
+    for payload in (b"1", b"2"):
+        a.node.send(route, payload)
+    await eventually(lambda: queues.holdings.messages == 1)
+    await asyncio.sleep(25)
+    assert r.identities.relay_statistics().reservations == 0
+    a.node.send(route, b"3")
+    await eventually(lambda: r.relays.service.refused == {RelayStatus.NO_RESERVATION: 1})
+    # It was charged while there was a reservation, and is carried.
+    peers.send = send  # type: ignore[method-assign]
+    room.set_result(None)
+    await eventually(lambda: [each.payload for each in sink.messages] == [b"1", b"2"])
+    found = r.identities.relay_statistics()
+    assert (found.charged, found.charged_size) == (2, found.relayed_size)
+
+
+async def test_a_relay_that_is_started_again_is_asked_again(
+    line: tuple[Member, Member, Member],
+) -> None:
+    a, r, b = line
+    await b.identities.reserve(r.own, duration=3600)
+    route = f"{relay_text(r)} => {node_text(b.own)} => echo"
+    assert (await a.node.request(route, b"1")).payload == b"1"
+    await r.node.stop()
+    await eventually(lambda: b.identities.reserved_at() == ())
+    async with Node("r") as again:
+        other = await member(again, relay=RESERVED)
+        await chain(a, other, b)
+        # It knows of no reservation from before, and is asked as soon as it is there.
+        await eventually(lambda: b.identities.reserved_at() == (other.own,))
+        await asyncio.sleep(40)
+        assert (await a.node.request(route, b"2")).payload == b"2"
+        assert other.identities.relay_statistics().reservations == 1
+        assert other.identities.relay_statistics().charged == 2
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 3600.0])
+async def test_a_relay_with_a_clock_that_is_an_hour_off(
+    three: tuple[Node, Node, Node], ahead: float
+) -> None:
+    a, r, b = (
+        await member(three[0]),
+        await member(three[1], relay=RESERVED, ahead=ahead),
+        await member(three[2], "echo"),
+    )
+    await b.node.start(Echo, address="echo")
+    await chain(a, r, b)
+    introduce(a, b)
+    await asyncio.sleep(40)
+    if ahead < 0:
+        with pytest.raises(RelayRefused, match="over by the clock here"):
+            await b.identities.reserve(r.own, duration=3600)
+        assert b.identities.reserved_at() == ()
+        return
+    given = await b.identities.reserve(r.own, duration=3600)
+    assert given.until - b.identities._router.milliseconds() > 3_600_000
+    # It is renewed at half of the time that was asked for, not of that until its end.
+    await asyncio.sleep(1790)
+    assert len(asked(r)) == 1
+    await asyncio.sleep(20)
+    assert len(asked(r)) == 2
+    # Its advert is of a time to come, so nothing is sealed for it.
+    a.node.send(f"{relay_text(r)} => {node_text(b.own)} => echo", b"x")
+    await asyncio.sleep(10)
+    assert a.relays.ways.sent == 0
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        (RESERVATION_ANSWER, 999, None),
+        (RESERVATION_ANSWER, 0, None),
+        (RESERVATION_ANSWER, 100, None),
+        (RESERVATION_ANSWER, 202, b"voucher"),
+        (RESERVATION_ANSWER, 100, b"voucher"),
+    ],
+)
+async def test_an_answer_with_a_status_that_there_is_not_is_none(
+    three: tuple[Node, Node, Node], record: tuple[object, ...]
+) -> None:
+    b = await member(three[2])
+    strange = await StrangeNode.on(three[1], three[2], STRANGE)
+    await eventually(b.identities.peers)
+    asking = asyncio.ensure_future(b.identities.reserve(STRANGE.identity))
+    await asyncio.sleep(1)
+    strange.say(ControlContent(cbor2.dumps(record)))
+    await eventually(lambda: b.identities.refused() == {"records that cannot be read": 1})
+    assert not asking.done()
+    with pytest.raises(RelayRefused, match="it has not answered"):
+        await asking
+
+
+@pytest.mark.parametrize(
+    "status",
+    [each for each in RelayStatus if each is not RelayStatus.OK],
+    ids=lambda each: each.name,
+)
+async def test_each_status_of_a_refusal_is_that_of_the_error(
+    three: tuple[Node, Node, Node], status: RelayStatus
+) -> None:
+    b = await member(three[2])
+    strange = await StrangeNode.on(three[1], three[2], STRANGE)
+    await eventually(b.identities.peers)
+    asking = asyncio.ensure_future(b.identities.reserve(STRANGE.identity))
+    await asyncio.sleep(1)
+    strange.say(ControlContent(serialize_reservation_answer(ReservationAnswer(status))))
+    with pytest.raises(RelayRefused) as raised:
+        await asking
+    assert raised.value.status is status
