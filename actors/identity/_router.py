@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ...protocol import Address, Message, NotExposed, UnreadableAddress, counted
@@ -162,6 +163,8 @@ class Router(PeerEvents):
         self._part_of_kind: Final[dict[DestinationKind, RouterPart]] = {}
         self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
         self._part_of_control: Final[dict[int, RouterPart]] = {}
+        # The identities of which the directory says how messages to them are carried.
+        self._wished: Final = set[Identity]()
         self._parked: Final = Parking(options.max_parked)
         self.lookups: Final = LookupsPart(self, worker)
         self.add_part(self.lookups)
@@ -245,12 +248,25 @@ class Router(PeerEvents):
             raise UnreadableAddress(to, str(error)) from None
         if following and is_reserved(following[0]):
             raise UnreadableAddress(following[0], "the router alone writes it")
-        check_security(to, target)
         if threading.get_ident() != self._thread:
             return self._of_threads()  # the tables are of the loop, where the rule is asked again
+        target = self.with_wishes(target)
+        check_security(to, target)
         kind = DestinationKind.RELAY if _asks_for_relays(target) else target.destination.kind
         part = self.find_part(kind)
         return self._resolve(message, target) if part is None else part.resolve(message, target)
+
+    def with_wishes(self, target: Target) -> Target:
+        """Return a target with what the directory says of its carriage, if it says nothing.
+
+        Behind a relay the destination says it.
+        """
+        if target.tprefs is None and target.destination.kind is not DestinationKind.RELAY:
+            record = self.directory.peek(target.destination.identity)
+            if record is not None and record.local.tprefs is not None:
+                self._wished.add(record.identity)
+                return replace(target, tprefs=record.local.tprefs)
+        return target
 
     def _resolve(self, message: Message, target: Target) -> Message | Pending | None:
         to, sender = message[0][0], message[3]
@@ -517,6 +533,10 @@ class Router(PeerEvents):
             if self.table.is_banned(identity):
                 self.unban(identity)
         self.heard_adverts.follow(update)
+        wishes = update.record is not None and update.record.local.tprefs is not None
+        if wishes or identity in self._wished:
+            self._wished.discard(identity)
+            self.links.forget(identity)  # it is carried otherwise now
         if update.record is not None:
             self.dialling.forget_failure(identity)
             self.found(identity)
@@ -524,6 +544,8 @@ class Router(PeerEvents):
     def _updates_lost(self, _: int) -> None:
         """Look up all routes anew, and all that waits."""
         self.heard_adverts.follow_all()
+        for identity in self.links.identities():
+            self.links.forget(identity)
         for identity in list(self._parked):
             self.found(identity)
 

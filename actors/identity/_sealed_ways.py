@@ -110,6 +110,7 @@ class SealedWays:
         """
         relays, target, used = read_relays(message[0], target)
         router, to, destination = self._router, message[0][0], target.destination
+        target = router.with_wishes(target)
         check_security(to, target)
         if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
             raise Unresolved(to, "relays lead to engines and to nodes alone")

@@ -18,6 +18,7 @@ from onward.protocol.identity import (
     EngineContent,
     EngineMessage,
     Hop,
+    LocalMetadata,
     Ordering,
     RelayContent,
     RelayStatus,
@@ -141,6 +142,35 @@ async def test_a_layer_that_asks_for_a_mix_network_is_refused_by_a_relay(
     assert r.relays.service.queues.relayed == 0
     say(a, r, r, b, tprefs=UNRELIABLE)
     await eventually(lambda: r.relays.service.queues.relayed == 1)
+
+
+async def test_what_the_directory_says_of_carriage_is_kept(three: tuple[Node, Node, Node]) -> None:
+    a, r, b = await line_of(three)
+    directory, to = a.identities.directory, node_text(r.own)
+    await r.node.start(Echo, address="echo")
+    echo = r.identities.engine("echo", key_of("echo"))
+    assert (await a.node.request(engine_text(echo), b"x")).payload == b"x"
+    # What a message says itself counts, and what was resolved before is resolved anew.
+    directory.update(echo, LocalMetadata(tprefs=MIX))
+    await eventually(lambda: not a.identities._router.links._values.get(echo))
+    with pytest.raises(Unresolved, match="a mix network"):
+        await a.node.request(engine_text(echo), b"x")
+    with pytest.raises(Unresolved, match="a mix network"):
+        await a.node.request(f"{relay_text(r)} => {engine_text(echo)}", b"x")
+    asked = f"{engine_text(echo)}?ordered=yes"
+    assert (await a.node.request(asked, b"x")).payload == b"x"
+    directory.update(echo, LocalMetadata())
+    await asyncio.sleep(1)  # of the virtual clock
+    assert (await a.node.request(engine_text(echo), b"x")).payload == b"x"
+    directory.update(r.own, LocalMetadata(tprefs=UNRELIABLE))
+    directory.update(b.own, LocalMetadata(tprefs=TransportPrefs(security=Security.ONION, hops=2)))
+    await asyncio.sleep(1)
+    a.identities._router.peers.sessions[r.own].waiting.append(Waiting(b"", None, ignore))
+    with pytest.raises(MailboxFull, match="not to wait"):
+        await a.node.request(f"{to} => echo", b"x")
+    a.identities._router.peers.sessions[r.own].waiting.clear()
+    with pytest.raises(Unresolved, match="2 relays"):
+        await a.node.request(f"{relay_text(r)} => {node_text(b.own)} => echo", b"x")
 
 
 # --- not to wait --------------------------------------------------------------------------------
