@@ -208,12 +208,23 @@ class SubscribesOnce(Broken):
     seeds = (39, 80)
 
 
+class ForgetsItsStart(Broken):
+    """Takes what it may have taken before it was started again."""
+
+    place, name = ReplayWindows, "__init__"
+    seeds = (22, 33)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        right(given[0], 0, 0, **named)
+
+
 BROKEN: Final[tuple[type[Broken], ...]] = (
     *(SeesNoRepeat, BelievesSignatures, TakesExpired),
     *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone),
     *(SaysCertain, ResumesTwice, ParksAll, MixesSenders),
     *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
-    *(MissesEvents, SubscribesOnce),
+    *(MissesEvents, SubscribesOnce, ForgetsItsStart),
 )
 
 

@@ -134,8 +134,9 @@ class Ledger:
 
     def _of(self, sent: Sent) -> Iterator[str]:
         said = f"{sent.number}{' (strange)' if sent.strange else ''}"
-        # A node takes what it has not seen, so a hostile sender reaches an engine at each place.
-        places = {place for place, _ in sent.came} if sent.strange else ()
+        # A node takes what it has not seen, so a hostile sender reaches an engine at each node; but
+        # none twice, also if the node was started again.
+        places = {place.partition("/")[0] for place, _ in sent.came} if sent.strange else ()
         if len(sent.came) > max(1, len(places)):
             yield f"{said} was delivered at {sent.came}"
         if sent.forbidden and sent.came:
