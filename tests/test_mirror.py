@@ -26,6 +26,7 @@ CONCEPTS = {
         "identity/test_relay_exits": "_relay_paths",
         "identity/test_directory_file": "_directory_saver",
         "identity/test_failure_steps": "",
+        "identity/test_floods": "",
         "identity/test_hostile": "_correspondences _greetings _outgoing _own_adverts",
         "identity/test_peers": "_handshakes _session",
         "identity/test_relay_wishes": "",
