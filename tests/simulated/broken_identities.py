@@ -17,8 +17,10 @@ from onward.protocol.identity import (
     MAX_SKEW,
     SCOPE_ANY,
     DeliverLocally,
+    DomainRequests,
     Refuse,
     ReplayWindows,
+    ResultCode,
     RoutingTable,
     Subscription,
     Verifiers,
@@ -219,12 +221,26 @@ class ForgetsItsStart(Broken):
         right(given[0], 0, 0, **named)
 
 
+class AsksAgainInDoubt(Broken):
+    """Sends a request to a domain to another member when it is in doubt."""
+
+    place, name = DomainRequests, "_doubt"
+    seeds = (195, 201)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        requests, pending = given
+        pending.tried.add(requests._node if pending.member is None else pending.member)
+        pending.member = None
+        return requests._place(pending, 0, ResultCode.REMOTE_FAILED)
+
+
 BROKEN: Final[tuple[type[Broken], ...]] = (
     *(SeesNoRepeat, BelievesSignatures, TakesExpired),
     *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone),
     *(SaysCertain, ResumesTwice, ParksAll, MixesSenders),
     *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
-    *(MissesEvents, SubscribesOnce, ForgetsItsStart),
+    *(MissesEvents, SubscribesOnce, ForgetsItsStart, AsksAgainInDoubt),
 )
 
 
