@@ -13,12 +13,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ...protocol import (
-    MAX_ROUTE_LENGTH,
     Address,
-    InDoubt,
     LinkDown,
     LinkLost,
     Message,
@@ -54,17 +52,18 @@ from ...protocol.identity import (
     serialize_domain_record,
     short_text,
 )
-from ...protocol.ockam import decode_message, encode_message
+from ...protocol.ockam import encode_message
 from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
 from ..runtime._timer import Timer
-from ._carriage import ENGINE, Carriage, is_reserved, reply_address
+from ._carriage import ENGINE, Carriage, reply_address
 from ._domain_members import DomainMembers
+from ._domain_messages import AskedDomain, message_of, outcome_of
 from ._memberships import Memberships
 from ._outgoing import ONWARD, Undelivered
 from ._router_part import RouterPart
-from ._served_domains import ServedDomain, ServedDomains
+from ._served_domains import ServedDomains
 from ._session import MAX_WAITING
 
 if TYPE_CHECKING:
@@ -103,15 +102,6 @@ class DomainStatistics:
     counters: DomainCounters
 
 
-class _Asked(NamedTuple):
-    """A message to a domain that is under way."""
-
-    own: Identity
-    domain: Identity
-    message: Message
-    undelivered: Undelivered
-
-
 class DomainsPart(RouterPart):
     """The domains of a router.
 
@@ -143,7 +133,7 @@ class DomainsPart(RouterPart):
         self.members.on_advert = self.memberships.tell
         self._worker: Final = worker
         self._router: Final = router
-        self._asked: Final[dict[int, _Asked]] = {}
+        self._asked: Final[dict[int, AskedDomain]] = {}
         self._timer: Timer | None = None
         self._due = 0
 
@@ -188,7 +178,7 @@ class DomainsPart(RouterPart):
         number = self.random()
         while number in self._asked:
             number += 1
-        self._asked[number] = _Asked(own, to, message, undelivered)
+        self._asked[number] = AskedDomain(own, to, message, undelivered)
         expiry = self._router.outgoing.expiry(message)
         actions = self.requests.send(to, number, expiry, ONWARD, body, self.random())
         self._arm(expiry)
@@ -262,7 +252,7 @@ class DomainsPart(RouterPart):
     def _serve(self, request: DomainRequest) -> None:
         """Give a request to the worker that serves the domain."""
         served = self.served.get(request.domain)
-        inner = None if served is None else self._inner(request, served)
+        inner = None if served is None else message_of(request, served, self._router.counts)
         if inner is None:
             self._not_sent(request, ResultCode.DENIED)
             return
@@ -274,70 +264,21 @@ class DomainsPart(RouterPart):
         if not back:
             self._answer(request, ResultCode.OK)
 
-    def _inner(self, request: DomainRequest, served: ServedDomain) -> Message | None:
-        """Return the message of a request as it is delivered; `None` if it may not be."""
-        counts = self._router.counts
-        if request.protocol != ONWARD:
-            counts["messages of another protocol"] += 1
-            return None
-        try:
-            inner = decode_message(request.body)
-        except OnwardError:
-            counts["messages that cannot be read"] += 1
-            return None
-        onward, back = inner[0], inner[1]
-        if onward[:1] == (ENGINE,):
-            onward = served.worker, *onward[1:]
-        if any(map(is_reserved, (*onward[:1], *back[:1]))):
-            counts["messages with an address of the router"] += 1
-            return None
-        if not onward or not served.allows(onward[0]) or len(back) > MAX_ROUTE_LENGTH - 2:
-            counts["requests to a domain for what is not exposed"] += 1
-            return None
-        return inner._replace(onward_route=onward)
-
     def _ended(self, ended: DomainEnded) -> None:
         """End a message of this node: deliver its answer, or say why there is none."""
-        asked = self._asked.pop(ended.id, None)
+        router, asked = self._router, self._asked.pop(ended.id, None)
         if asked is None:
             return  # the node ends
-        response, text = ended.response, short_text(asked.domain)
-        error: OnwardError | None
-        if response is not None and ended.result is ResultCode.OK:
-            error = self._deliver(asked, response)
-        elif ended.result is ResultCode.TIMEOUT and response is None:
-            error = InDoubt(text, "no member has answered in time")
-        elif ended.in_doubt or response is not None:
-            error = LinkLost(text, f"the way to the member is lost: {ended.result.name}")
-        else:
-            error = LinkDown(text, f"no member has taken it: {ended.result.name}")
-        if error is not None:
-            asked.undelivered(asked.message, error)
-
-    def _deliver(self, asked: _Asked, response: DomainResponse) -> OnwardError | None:
-        """Deliver the answer to a message; return the error if there is none."""
-        router, back, text = self._router, asked.message[1], short_text(asked.domain)
-        if not response.body:
-            return InDoubt(text, "the member gives no answer") if back else None
-        try:
-            inner = decode_message(response.body)
-        except OnwardError:
-            inner = None
-        if (
-            inner is None
-            or response.protocol != ONWARD
-            or inner[0] != back
-            or not back
-            or any(map(is_reserved, inner[1][:1]))
-        ):
-            router.counts["answers of domains that are none"] += 1
-            return InDoubt(text, "the answer of the member is none")
-        if asked.own != router.own and router.engines.of(asked.own) is None:
+        outcome = outcome_of(asked, ended, router.counts)
+        if isinstance(outcome, OnwardError):
+            asked.undelivered(asked.message, outcome)
+        elif outcome is None:
+            pass  # it wants no answer
+        elif asked.own != router.own and router.engines.of(asked.own) is None:
             router.counts["answers to engines that have ended"] += 1
-            return None
-        link, _ = router.links.get((asked.own, asked.domain))
-        link.receive(inner)
-        return None
+        else:
+            link, _ = router.links.get((asked.own, asked.domain))
+            link.receive(outcome)
 
     # --- into the node ------------------------------------------------------------------------
 

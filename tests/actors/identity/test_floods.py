@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 import pytest
 
@@ -22,7 +21,9 @@ from onward.protocol.identity import (
     LookupOutcome,
     NodeAdvert,
     PutOutcome,
+    RowJournal,
     SigningKey,
+    Verifiers,
     parse_control,
     serialize_control,
     sign_advert,
@@ -100,11 +101,11 @@ async def test_a_flood_of_adverts_with_valid_signatures_of_unknown_keys_lets_go_
     a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = DirectoryLimits(max_identities=40, max_unknown=20)
-    small = partial(Directory, limits=limits)
-    monkeypatch.setattr(
-        "onward.actors.identity._directory_service.Directory",
-        lambda verifiers, _, journal: small(verifiers, journal=journal),
-    )
+
+    def small(verifiers: Verifiers, _: object, journal: RowJournal | None) -> Directory:
+        return Directory(verifiers, limits, journal)
+
+    monkeypatch.setattr("onward.actors.identity._directory_service.Directory", small)
     ours, theirs = await attached(c), await attached(b)
     await b.start(Echo, address="echo")
     far = engine_text(theirs.engine("echo"))
