@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from ._relay_paths import RelayPaths
     from ._router import Router
 
-__all__ = ["Charged", "RelayAdmission"]
+__all__ = ["EXIT_ASKS", "Charged", "RelayAdmission"]
+
+EXIT_ASKS: Final = 20
+"""Most look-ups of an exit, for what it lets out, at once and in each second. Beyond: it asks for
+nothing, which is counted, and the message is dropped as one of which the node is not known."""
 
 Charged: TypeAlias = ReservationCharge | None
 """What a message was charged to; `None` if it needs no reservation."""
@@ -60,6 +64,7 @@ class RelayAdmission:
     """
 
     __slots__ = (
+        "_asks",
         "_key",
         "_paths",
         "_router",
@@ -84,6 +89,7 @@ class RelayAdmission:
         self._key: Final = key
         self.policy = policy
         self.rates: Final = RateLimiter(limits)
+        self._asks: Final = RateLimiter(RelayLoadLimits(rate=EXIT_ASKS, burst=EXIT_ASKS))
         self.reservations: Final = Reservations(router.own, reservations)
         self.refused: Final = Counter[RelayStatus]()
         self.on_refused: Final[list[Callable[[RelayStatus], object]]] = []
@@ -105,7 +111,7 @@ class RelayAdmission:
             return self.is_ok(RelayStatus.PERMISSION_DENIED)
         home = self._paths.home(destination)
         if home is None:
-            self._router.lookups.ask(destination.identity)  # for a later message
+            self.look_up(destination.identity)
             return self.is_ok(RelayStatus.CONNECTION_FAILED)
         return self.is_ok(self.allows(source, home))
 
@@ -115,6 +121,16 @@ class RelayAdmission:
             return destination.identity == self._router.own
         is_engine = destination.kind is DestinationKind.ENGINE
         return is_engine and self._router.engines.of(destination.identity) is not None
+
+    def look_up(self, identity: Identity) -> None:
+        """Ask others for what an exit needs to know of an identity, for a later message to it.
+
+        Senders choose the identity, so few are asked for: the other look-ups of the node go on.
+        """
+        if self._asks.spend(self._router.own, self._router.loop_time()) is RelayStatus.OK:
+            self._router.lookups.ask(identity)
+        else:
+            self._router.counts["look-ups of an exit beyond its rate"] += 1
 
     # --- what is relayed ----------------------------------------------------------------------
 

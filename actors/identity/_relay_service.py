@@ -175,7 +175,7 @@ class RelayService:
         """
         key = self._paths.sealing_key(home)
         if key is None:
-            self._router.lookups.ask(home)  # for a later message
+            self.admission.look_up(home)
             self.admission.is_ok(RelayStatus.CONNECTION_FAILED)
             return
         is_wanted = content.handle is not None and peeled.reply_key != NO_REPLY

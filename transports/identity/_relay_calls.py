@@ -51,8 +51,8 @@ class RelayCalls(OwnIdentity):
         Args:
             relay: The relay, which there is a link to.
             duration: Its time, in seconds.
-            size: The bytes that may be relayed to this node, in bytes.
-            messages: The messages that may be relayed to this node.
+            size: The bytes that may be relayed to this node, and of its answers, in bytes.
+            messages: The messages that may be relayed to this node, and its answers.
 
         Returns:
             What the relay gives, which may be less.

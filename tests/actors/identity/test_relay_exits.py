@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from onward.actors import Node, Unresolved
+from onward.actors.identity._lookups_part import LookupsPart
+from onward.actors.identity._relay_admission import EXIT_ASKS
 from onward.protocol import UnreadableAddress
 from onward.protocol.identity import (
     AdvertAddress,
@@ -128,6 +130,26 @@ async def test_an_exit_that_does_not_know_the_engine_asks_for_a_later_message(
     a.node.send(route, b"found")
     assert (await late.next()).payload == b"found"
     assert len(late.messages) == 1
+
+
+async def test_a_flood_for_engines_that_are_not_known_leaves_look_ups_to_others(
+    nodes: dict[str, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, r, s, x, _ = await line_of(nodes)
+    engines = [key_of(f"unknown {number}").identity for number in range(EXIT_ASKS + 30)]
+    asked: list[Identity] = []
+
+    def ask(_: LookupsPart, identity: Identity) -> None:
+        asked.append(identity)
+
+    monkeypatch.setattr(LookupsPart, "ask", ask)
+    for engine in engines:
+        a.node.send(f"{relay_text(r, s, x)} => {engine_text(engine)}?exit=yes", b"x")
+    reason = "look-ups of an exit beyond its rate"
+    await eventually(lambda: x.identities.refused().get(reason) == 30)
+    assert len(set(asked) & set(engines)) == EXIT_ASKS
+    failed = {RelayStatus.CONNECTION_FAILED: EXIT_ASKS + 30}
+    assert x.identities.relay_statistics().refused == failed
 
 
 async def test_a_node_that_is_started_again_takes_what_is_let_out_after_a_while(
