@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol as Interface
+from typing import TYPE_CHECKING, Final
 
 from ...protocol.identity import (
     DeliverEvent,
@@ -29,7 +28,6 @@ from ...protocol.identity import (
     Refuse,
     ResultCode,
     SendTopicRecord,
-    Subscription,
     SubscriptionAction,
     SubscriptionState,
     ToPeer,
@@ -42,6 +40,7 @@ from ...protocol.identity import (
 from .._worker import Worker
 from ..runtime._timer import Timer
 from ._engines import Engine
+from ._following import Following, FollowingEvents
 from ._publications import tell_record
 from ._reminders import Reminders
 from ._topic_places import TopicPlaces
@@ -51,7 +50,7 @@ from ._waiting_subscriptions import PATIENCE, WaitingSubscription, WaitingSubscr
 if TYPE_CHECKING:
     from ._router import Router
 
-__all__ = ["Following", "FollowingEvents", "Followings"]
+__all__ = ["Followings"]
 
 _logger = logging.getLogger("onward.actors.identity")
 
@@ -73,53 +72,6 @@ _REFUSALS: Final = {
     RefusalReason.SCOPE: ResultCode.SCOPE,
     RefusalReason.BANNED: ResultCode.DENIED,
 }
-
-
-@dataclass(slots=True, eq=False)
-class Following:
-    """A topic of another node.
-
-    Attributes:
-        topic: The topic.
-        node: The node that publishes it.
-        advert: Its advert.
-        subscription: The subscriber's end.
-        is_taken: Whether the node has taken the subscription, so that engines here have it.
-    """
-
-    topic: Identity
-    node: Identity
-    advert: TopicAdvert
-    subscription: Subscription = field(init=False)
-    is_taken: bool = False
-
-    def __post_init__(self) -> None:
-        self.subscription = Subscription(self.topic, self.node)
-
-    @property
-    def publisher(self) -> Identity | None:
-        """The publisher by which it is found."""
-        return self.advert.publishers[0] if self.advert.publishers else None
-
-
-class FollowingEvents(Interface):
-    """Events of the topics of other nodes, for the part of the router."""
-
-    def taken(self, following: Following, waiting: list[WaitingSubscription]) -> bool:
-        """Receive a topic that its node lets this one have; return whether an engine has it."""
-        ...
-
-    def delivered(self, following: Following, event: Event) -> None:
-        """Receive an event, in its turn."""
-
-    def lost(self, following: Following, number: int | None) -> None:
-        """Receive the number of events that were missed for good; `None` if it is not known."""
-
-    def changed(self, following: Following) -> None:
-        """Receive another advert of a topic."""
-
-    def gone(self, following: Following, reason: ResultCode) -> None:
-        """Receive the end of a topic that engines here have."""
 
 
 class Followings:

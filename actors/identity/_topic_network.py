@@ -36,7 +36,8 @@ from ...protocol.identity import (
 from ...protocol.ockam import decode_message
 from .._worker import Worker
 from ._carriage import ENGINE, is_reserved
-from ._followings import Following, Followings
+from ._following import Following
+from ._followings import Followings
 from ._options import IdentityOptions
 from ._outgoing import ONWARD
 from ._publications import Publications
