@@ -8,7 +8,6 @@ the directory are parts of it: each serves its kind of destination and its recor
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +19,6 @@ from ...protocol.identity import (
     TRUST_BANNED,
     AdvertKind,
     AtNode,
-    ControlContent,
     DeliverLocally,
     Destination,
     DestinationKind,
@@ -30,7 +28,6 @@ from ...protocol.identity import (
     IdentityError,
     IdentityUpdated,
     LookUp,
-    P2PContent,
     RefusalReason,
     Refuse,
     Reliability,
@@ -63,18 +60,19 @@ from ._heard_adverts import HeardAdverts
 from ._incoming import Incoming
 from ._lookups_part import LookupsPart
 from ._options import IdentityOptions
+from ._other_threads import OtherThreads
 from ._outgoing import ONWARD, Outgoing
 from ._own_adverts import OwnAdverts
 from ._parking import Parking
 from ._peers import PeerEvents, Peers
 from ._relay_paths import check_security
-from ._router_part import RouterPart
+from ._router_parts import RouterParts
 from ._session import Session
 
 __all__ = ["Router"]
 
 
-class Router(PeerEvents):
+class Router(RouterParts, PeerEvents):
     """The router of a node. All of it on the node's loop, but for its rule.
 
     Args:
@@ -119,6 +117,7 @@ class Router(PeerEvents):
         verifiers: Verifiers,
         directory: DirectoryService,
     ) -> None:
+        super().__init__()
         self.own: Final = key.identity
         self.counts: Final = Counter[str]()
         limits = RoutingLimits(
@@ -138,7 +137,7 @@ class Router(PeerEvents):
         self._node: Final = worker.node
         self._options: Final = options
         self.milliseconds: Final = milliseconds
-        self._thread: Final = threading.get_ident()
+        self._other_threads: Final = OtherThreads(worker.node.loop)
         # One less, so that what another node sends at once begins no later than it may.
         self.started: Final = milliseconds() - 1
         windows = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
@@ -159,46 +158,13 @@ class Router(PeerEvents):
         self.greetings: Final = Greetings(self, options, milliseconds)
         self.outgoing: Final = Outgoing(self, key, options)
         self.incoming: Final = Incoming(self, windows, self.verifiers)
-        self._parts: Final[list[RouterPart]] = []
-        self._part_of_kind: Final[dict[DestinationKind, RouterPart]] = {}
-        self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
-        self._part_of_control: Final[dict[int, RouterPart]] = {}
         # The identities of which the directory says how messages to them are carried.
         self._wished: Final = set[Identity]()
         self._parked: Final = Parking(options.max_parked)
         self.lookups: Final = LookupsPart(self, worker)
         self.add_part(self.lookups)
-        self._lock: Final = threading.Lock()
-        self._threads: Pending | None = None
         self.domains: Final = DomainsPart(worker, self, key, options)
         self.add_part(self.domains)
-
-    # --- parts --------------------------------------------------------------------------------
-
-    def add_part(self, part: RouterPart) -> None:
-        """Add a part, for what it serves."""
-        self._parts.append(part)
-        self._part_of_kind.update(dict.fromkeys(part.kinds, part))
-        self._part_of_content.update(dict.fromkeys(part.contents, part))
-        self._part_of_control.update(dict.fromkeys(part.controls, part))
-
-    def find_part(self, kind: DestinationKind) -> RouterPart | None:
-        """Return the part that serves a kind of destination; `None` if the router itself does."""
-        return self._part_of_kind.get(kind)
-
-    def part(self, kind: DestinationKind) -> RouterPart:
-        """Return the part that serves a kind of destination, which there is.
-
-        Raises:
-            KeyError: There is none.
-        """
-        return self._part_of_kind[kind]
-
-    def part_for(self, content: P2PContent) -> RouterPart | None:
-        """Return the part that receives a content of another node, if one does."""
-        if isinstance(content, ControlContent):
-            return self._part_of_control.get(content.number)
-        return self._part_of_content.get(type(content))
 
     # --- engines ------------------------------------------------------------------------------
 
@@ -248,8 +214,8 @@ class Router(PeerEvents):
             raise UnreadableAddress(to, str(error)) from None
         if following and is_reserved(following[0]):
             raise UnreadableAddress(following[0], "the router alone writes it")
-        if threading.get_ident() != self._thread:
-            return self._of_threads()  # the tables are of the loop, where the rule is asked again
+        if self._other_threads.is_current():
+            return self._other_threads.pending()  # the rule is asked again on the loop
         target = self.with_wishes(target)
         check_security(to, target)
         kind = DestinationKind.RELAY if _asks_for_relays(target) else target.destination.kind
@@ -316,28 +282,6 @@ class Router(PeerEvents):
         if target.scope.domain is not None:
             return route  # the members of the domain may be others for the next message
         return self.links.remember(destination.identity, sender, value, *route)
-
-    def _of_threads(self) -> Pending:
-        """Return what the messages of other threads wait for: the next turn of the loop."""
-        with self._lock:
-            pending = self._threads
-            if pending is None:
-                pending = self._threads = Pending()
-                self._node.loop.call_soon_threadsafe(self._resume, pending)
-        return pending
-
-    def _resume(self, pending: Pending, looks: int = 100) -> None:
-        """Resolve messages of other threads again, once one of them is kept.
-
-        Before, their thread would ask again at once, and too often. One that is not kept after some
-        looks may have been refused for the limits.
-        """
-        if not len(pending) and looks:
-            self._node.loop.call_later(_LOOK_AGAIN, self._resume, pending, looks - 1)
-            return
-        with self._lock:
-            self._threads = None
-        pending.resume()
 
     def decide(
         self,
@@ -593,8 +537,6 @@ def _asks_for_relays(target: Target) -> bool:
     return target.exit or (target.tprefs is not None and target.tprefs.hops > 0)
 
 
-_LOOK_AGAIN: Final = 0.001
-"""Time until it is looked again whether a message of another thread is kept, in seconds."""
 _MOST_AT_NODE: Final = 16_384
 """Most engines that are remembered of one node. Beyond: its oldest is let go, and counted."""
 _LEAST_SHARE: Final = 64
