@@ -77,6 +77,8 @@ class Ledger:
         wrong: What was seen not to be as promised.
         counts: What has happened, and how often.
         strange: The identities of hostile nodes, of which anything may come.
+        excused: How many messages need not have come although all was well, as a full table has
+            refused that many.
     """
 
     def __init__(self, draw: random.Random) -> None:
@@ -84,6 +86,7 @@ class Ledger:
         self.wrong: Final[list[str]] = []
         self.counts: Final = Counter[str]()
         self.strange: Final[set[Identity]] = set()
+        self.excused = 0
         self._draw: Final = draw
 
     def make(self, source: Identity, target: Identity) -> Sent:
@@ -131,6 +134,9 @@ class Ledger:
         yield from self.wrong
         for each in self.sent:
             yield from self._of(each)
+        lost = [each for each in self.sent if self._is_lost(each)]
+        for each in lost if len(lost) > self.excused else ():
+            yield f"{each.number} was sent when all was well: {each.came}, {each.ends}"
 
     def _of(self, sent: Sent) -> Iterator[str]:
         said = f"{sent.number}{' (strange)' if sent.strange else ''}"
@@ -150,8 +156,10 @@ class Ledger:
             yield f"{said} was answered, and never delivered"
         if sent.answers > 1:
             yield f"{said} was answered {sent.answers} times"
-        if sent.calm and (not sent.came or (sent.asks and sent.ends != ["answered"])):
-            yield f"{said} was sent when all was well: {sent.came}, {sent.ends}"
+
+    def _is_lost(self, sent: Sent) -> bool:
+        """Whether a message that had to come, or its answer, has not."""
+        return sent.calm and (not sent.came or (sent.asks and sent.ends != ["answered"]))
 
 
 class Taker(Worker):
