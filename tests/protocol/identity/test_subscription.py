@@ -220,7 +220,7 @@ def test_a_publisher_that_has_no_such_topic_yet_is_asked_again_for_a_while() -> 
     subscription = Subscription(TOPIC, PUBLISHER)
     subscription.join(0)
     asked: list[float] = []
-    now, request = 0.0, 1
+    now, request, actions = 0.0, 1, subscribe(1)
     while not subscription.receive(TopicSubscribed(TOPIC, request, NONE), now):
         assert subscription.is_absent
         assert state_of(subscription) is SubscriptionState.ASKING
