@@ -5,12 +5,12 @@ Times are seconds of the caller's clock.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heappop, heappush, heapreplace
 from typing import Final, TypeAlias
 
-from ..options import Count, Seconds, Size, check_options
+from ..options import Count, Size, check_options
 from ._identities import Identity
 from ._relay_policy import RelayStatus
 
@@ -28,9 +28,8 @@ class RelayLoadLimits:
         rate: Messages that a source may send each second in the long run. Beyond: they are dropped
             and counted.
         burst: Messages that a source may send at once. Beyond: as with `rate`.
-        idle: Time after which a source that sends nothing is forgotten, in seconds.
-        sources: Sources of which the rate is known. Beyond: a message of a new source is dropped
-            and counted, until one is idle.
+        sources: Sources that have sent of late, until each might send `burst` messages again.
+            Beyond: a message of a further one is dropped and counted.
         held_messages: Messages that are held for all peers, as they wait for a link. Beyond: a
             further one is dropped and counted. What one node before this one has sent of them is
             at most as much as is free; and what one source behind it has sent, as much as is free
@@ -46,7 +45,6 @@ class RelayLoadLimits:
 
     rate: Count = 200
     burst: Count = 400
-    idle: Seconds = 60.0
     sources: Count = 16_384
     held_messages: Count = 16_384
     held_bytes: Size = 64 * 1024 * 1024
@@ -61,7 +59,9 @@ class RateLimiter:
     """The rates of sources: each may send `burst` messages at once, and `rate` in each second.
 
     A source is what the caller can hold responsible: the node at the other end of a link, as the
-    keys of a layer cost nothing.
+    keys of a layer cost nothing. It is forgotten once it may send `burst` messages again, as one
+    that never sent may do that too: so a flood of new sources is in the way of others no longer
+    than each of them has credit to gain.
 
     Args:
         limits: The limits.
@@ -70,17 +70,18 @@ class RateLimiter:
         refused: The messages that were refused.
     """
 
-    __slots__ = ("_limits", "_sources", "refused")
+    __slots__ = ("_full_at", "_limits", "_order", "refused")
 
     def __init__(self, limits: RelayLoadLimits | None = None) -> None:
         self._limits = limits or RelayLoadLimits()
-        # The time at which a source may send again without credit, and its last message; the one
-        # that has sent longest ago is the first.
-        self._sources: OrderedDict[Identity, tuple[float, float]] = OrderedDict()
+        # The time at which a source may send `burst` messages again; and a heap with each once, by
+        # that time or by an earlier one.
+        self._full_at: Final[dict[Identity, float]] = {}
+        self._order: Final[list[tuple[float, Identity]]] = []
         self.refused = 0
 
     def __len__(self) -> int:
-        return len(self._sources)
+        return len(self._full_at)
 
     def spend(self, source: Identity, now: float) -> RelayStatus:
         """Count a message of a source; return `OK`, or why it is refused.
@@ -89,27 +90,31 @@ class RateLimiter:
             source: The source.
             now: The time, in seconds.
         """
-        self._forget_idle(now)
-        found = self._sources.get(source)
-        if found is None and len(self._sources) >= self._limits.sources:
+        self._forget(now)
+        found = self._full_at.get(source)
+        if found is None and len(self._full_at) >= self._limits.sources:
             return self._refuse()
         # A bucket by the time at which it is full: each message takes 1/rate of a second of it.
-        full_at = max(found[0] if found else now, now) + 1 / self._limits.rate
+        full_at = max(found or now, now) + 1 / self._limits.rate
         if full_at - now > self._limits.burst / self._limits.rate + 1e-9:
             return self._refuse()
-        self._sources[source] = (full_at, now)
-        self._sources.move_to_end(source)
+        self._full_at[source] = full_at
+        if found is None:
+            heappush(self._order, (full_at, source))
         return RelayStatus.OK
 
-    def _forget_idle(self, now: float) -> None:
+    def _forget(self, now: float) -> None:
+        """Forget sources whose buckets are full: nothing is known of them any more."""
         for _ in range(_AT_ONCE):
-            source = next(iter(self._sources), None)
-            if source is None:
+            if not self._order or self._order[0][0] > now:
                 return
-            full_at, last = self._sources[source]
-            if now - last < self._limits.idle or full_at > now:
-                return
-            del self._sources[source]
+            _, source = self._order[0]
+            full_at = self._full_at[source]
+            if full_at > now:
+                heapreplace(self._order, (full_at, source))
+            else:
+                heappop(self._order)
+                del self._full_at[source]
 
     def _refuse(self) -> RelayStatus:
         self.refused += 1

@@ -30,36 +30,42 @@ def test_a_source_may_send_so_many_at_once_and_in_each_second() -> None:
     assert limiter.refused == 5
 
 
-def test_a_new_source_waits_until_one_is_idle() -> None:
-    limiter = RateLimiter(RelayLoadLimits(sources=2, idle=60.0))
-    assert limiter.spend(ONE, 0.0) is limiter.spend(TWO, 1.0) is OK
-    assert limiter.spend(THREE, 2.0) is OVER
-    assert limiter.spend(ONE, 59.0) is OK
-    assert limiter.spend(THREE, 60.9) is OVER
-    assert limiter.spend(THREE, 61.0) is OK
-    assert len(limiter) == 2
-    assert limiter.spend(TWO, 61.0) is OVER
-
-
-def test_a_source_that_is_idle_in_debt_is_not_forgotten() -> None:
-    limiter = RateLimiter(RelayLoadLimits(rate=1, burst=100, idle=1.0, sources=1))
+def test_a_new_source_waits_until_one_may_send_as_one_that_never_sent() -> None:
+    limiter = RateLimiter(RelayLoadLimits(rate=1, burst=100, sources=2))
     for _ in range(100):
         limiter.spend(ONE, 0.0)
-    assert limiter.spend(TWO, 99.0) is OVER
-    assert limiter.spend(TWO, 100.0) is OK
+    assert limiter.spend(TWO, 1.0) is OK
+    assert limiter.spend(THREE, 1.9) is OVER
+    assert limiter.spend(THREE, 2.0) is OK
+    assert limiter.spend(THREE, 2.0) is OK
+    assert limiter.spend(TWO, 3.0) is OVER  # the second of these two is in the way
+    assert limiter.spend(TWO, 4.0) is OK
+    assert len(limiter) == 2
+    assert limiter.spend(THREE, 4.0) is OVER
+    assert limiter.spend(THREE, 100.0) is OK
+    assert len(limiter) == 1
+
+
+def test_sources_that_send_once_keep_no_other_one_out_for_longer_than_a_message() -> None:
+    limiter = RateLimiter(RelayLoadLimits(rate=1, burst=16, sources=20))
+    for number in range(1000):
+        new = Identity(bytes((1,)) + number.to_bytes(32, "big"))
+        assert limiter.spend(new, number / 20) is OK
+    assert limiter.spend(ONE, 50.0) is OK
+    assert len(limiter) == 20
 
 
 def test_few_sources_are_forgotten_at_once() -> None:
     limiter = RateLimiter()
-    for node in NODES:
+    for node in NODES[1:]:
         limiter.spend(node, 0.0)
     limiter.spend(ONE, 1000.0)
-    assert len(limiter) == len(NODES) - 16 + 1
+    assert len(limiter) == len(NODES[1:]) - 16 + 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0.0, 0.1, 0.5, 3.0])), max_size=80))
 def test_no_source_sends_more_than_its_rate(steps: list[tuple[int, float]]) -> None:
-    limiter = RateLimiter(RelayLoadLimits(rate=2, burst=3, sources=4, idle=1.0))
+    limiter = RateLimiter(RelayLoadLimits(rate=2, burst=3, sources=4))
     now, sent = 0.0, list[tuple[int, float]]()
     for which, passed in steps:
         now += passed
