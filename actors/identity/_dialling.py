@@ -68,8 +68,13 @@ class Dialling:
         self._worker: Final = worker
         self._schemes: Final = frozenset(schemes)
         self._dials: Final[dict[Identity, asyncio.Task[None]]] = {}
+        # Those of them that are dialled for messages of other nodes.
+        self._relayed: Final[set[Identity]] = set()
         # Nodes that could not be reached: how often one after the other, and until when they rest.
         self._failed: Final[OrderedDict[Identity, tuple[int, float]]] = OrderedDict()
+        # Those of which another advert has ended the rest: how often they had failed until then,
+        # and when that was.
+        self._ended: Final[OrderedDict[Identity, tuple[int, float]]] = OrderedDict()
         # Links that were opened for messages, and the time of the last one over each.
         self._links: Final[dict[Identity, Address]] = {}
         self._used: Final[dict[Identity, float]] = {}
@@ -122,14 +127,20 @@ class Dialling:
         """Whether a link to a node is being opened."""
         return node in self._dials
 
-    def dial(self, node: Identity) -> str | None:
-        """Open a link to a node that messages wait for; return why not, if it is not opened."""
+    def dial(self, node: Identity, *, relayed: bool = False) -> str | None:
+        """Open a link to a node that messages wait for; return why not, if it is not opened.
+
+        Args:
+            node: The node.
+            relayed: Whether these are of other nodes, which choose the node that they are for.
+        """
         if node in self._dials or node in self._router.peers.sessions:
             return None
         _, until = self._failed.get(node, (0, 0.0))
         if self._router.loop_time() < until:
             return "its node could not be reached a moment ago"
-        if len(self._dials) >= _MOST_DIALS:
+        most = relayed and len(self._relayed) >= _MOST_RELAYED
+        if most or len(self._dials) >= _MOST_DIALS:
             self.counts["beyond those that may be under way"] += 1
             return "as many nodes are dialled as may be"
         record = self._router.directory.lookup(node)
@@ -139,6 +150,8 @@ class Dialling:
             addresses += self._addresses(advert.advert)
         if not addresses:
             return "its node has no address"
+        if relayed:
+            self._relayed.add(node)
         self._dials[node] = self._worker.node.loop.create_task(self._run(node, addresses))
         return None
 
@@ -151,8 +164,10 @@ class Dialling:
                     break
         finally:
             del self._dials[node]
+            self._relayed.discard(node)
         if reason is None:
             self._failed.pop(node, None)
+            self._ended.pop(node, None)
             self.counts["opened"] += 1
         else:
             self._fail(node, reason)
@@ -191,7 +206,7 @@ class Dialling:
 
     def _fail(self, node: Identity, reason: str) -> None:
         self.counts["failed"] += 1
-        times, _ = self._failed.pop(node, (0, 0.0))
+        times, _ = self._failed.pop(node, None) or self._ended.get(node, (0, 0.0))
         rest = min(_LONGEST_REST, _SHORTEST_REST * 2 ** min(times, 10))
         self._failed[node] = times + 1, self._router.loop_time() + rest
         if len(self._failed) > _MOST_FAILED:
@@ -204,9 +219,22 @@ class Dialling:
         """Whether a node was not reached by what is known of it."""
         return node in self._failed or self.joined.is_lost(node)
 
-    def forget_failure(self, node: Identity) -> None:
-        """Dial a node again at once, as its advert is another one."""
-        self._failed.pop(node, None)
+    def advert_changed(self, node: Identity) -> None:
+        """Dial a node again at once, as its advert is another one: once in a while.
+
+        A node can sign one advert after the other, each with an address of another host.
+        """
+        now = self._router.loop_time()
+        if node in self._failed:
+            times, at = self._ended.get(node, (0, -_END_AGAIN))
+            if now < at + _END_AGAIN:
+                self.counts["rests that another advert has not ended"] += 1
+                return
+            times, _ = self._failed.pop(node)
+            self._ended[node] = times, now
+            self._ended.move_to_end(node)
+            if len(self._ended) > _MOST_FAILED:
+                self._ended.popitem(last=False)
         if self.joined.is_lost(node) and not self._router.table.is_banned(node):
             self.dial(node)
 
@@ -298,11 +326,17 @@ _OF_NODES: Final = frozenset((*range(32), 64))
 """The numbers of the control records of look-ups and greetings."""
 _MOST_DIALS: Final = 16
 """Most nodes that are dialled at a time. Beyond: what waits for a further one is refused."""
+_MOST_RELAYED: Final = _MOST_DIALS // 2
+"""Most nodes of these that are dialled for messages of other nodes. Beyond: what is relayed to a
+further one is held, and not dialled for by that message."""
 _DIAL_TIME: Final = 10.0
 """Time in which a node has to be joined over one of its addresses, in seconds. Then the next one is
 tried."""
 _MOST_FAILED: Final = 1024
 """Most nodes that are remembered as not reached. Beyond: the oldest is let go, and dialled anew."""
+_END_AGAIN: Final = 60.0
+"""Least time between two adverts of a node that end its rest, in seconds. Sooner: counted, and the
+node is dialled by its newest advert once it has rested."""
 _TRIES: Final = 2
 """Tries in which a node could not be reached by its addresses, one after the other, after which
 other nodes are asked for a newer advert of it, each time."""

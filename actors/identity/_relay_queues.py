@@ -119,7 +119,7 @@ class RelayQueues:
         self._held.setdefault(node, deque()).append(going)
         self._arm(going.expiry)
         if not is_joined and self._router.dialling.is_dialable(node):
-            self._router.dialling.dial(node)
+            self._router.dialling.dial(node, relayed=True)
         return RelayStatus.OK
 
     def flush(self, node: Identity) -> None:

@@ -482,7 +482,7 @@ class Router(RouterParts, PeerEvents):
             self._wished.discard(identity)
             self.links.forget(identity)  # it is carried otherwise now
         if update.record is not None:
-            self.dialling.forget_failure(identity)
+            self.dialling.advert_changed(identity)
             self.found(identity)
 
     def _updates_lost(self, _: int) -> None:

@@ -104,7 +104,7 @@ class RateLimiter:
         return RelayStatus.OK
 
     def _forget(self, now: float) -> None:
-        """Forget sources whose buckets are full: nothing is known of them any more."""
+        """Forget the sources that may send `burst` again: they are as those that never sent."""
         for _ in range(_AT_ONCE):
             if not self._order or self._order[0][0] > now:
                 return

@@ -31,16 +31,19 @@ from onward.protocol.identity import (
 from onward.transports.identity import Identities
 from tests.support.domains import DOMAIN, domain_text, learns
 from tests.support.identities import NOW, attached, engine_text, joined, key_of, node_text
+from tests.support.relays import OPEN, chain, introduce, member, relay_text
 from tests.support.transports import Echo, Recorder, eventually
 
 MEMORY = ("memory",)
 
 
-def tell(to: Identities, key: SigningKey, *routes: str, version: int = 1) -> None:
+def tell(
+    to: Identities, key: SigningKey, *routes: str, version: int = 1, kx: bytes = bytes(32)
+) -> None:
     """Put the advert of a node into a directory; its first address is to be tried first."""
     addresses = tuple(AdvertAddress(each, 255 - at) for at, each in enumerate(routes))
     now = to._router.milliseconds()
-    advert = NodeAdvert(key.identity, addresses, bytes(32), version, now)
+    advert = NodeAdvert(key.identity, addresses, kx, version, now)
     to.directory.put(sign_advert(advert, key), AdvertSource.LOCAL)
 
 
@@ -157,6 +160,53 @@ async def test_another_advert_of_a_node_ends_its_rest(a: Node, c: Node) -> None:
     tell(ours, key_of("c"), listener.uri, version=2)
     await eventually(lambda: not ours._router.dialling._failed)
     assert (await a.request(to, b"hi")).payload == b"hi"
+
+
+async def test_a_flood_of_adverts_of_a_node_ends_its_rest_once_in_a_while(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a, dials=MEMORY), await attached(c)
+    listener = await c.listen("memory://flooding", expose=[ROUTER])
+    await ours.join(listener.uri)
+    await listener.close()
+    await eventually(lambda: not ours.peers())
+    dialling = ours._router.dialling
+    assert dialling.joined.is_lost(theirs.own)
+    for version in range(100):
+        tell(ours, key_of("c"), "memory://victim", version=2**31 + version)
+        await asyncio.sleep(0.005)
+    # That by the first advert, and that after its rest was ended.
+    assert dialling.counts["failed"] == 2
+    assert dialling.counts["rests that another advert has not ended"] > 50
+    await asyncio.sleep(70)
+    times, _ = dialling._failed[theirs.own]
+    tell(ours, key_of("c"), "memory://victim", version=2**32 - 1)
+    # The time that it rests goes on to double.
+    await eventually(lambda: dialling._failed.get(theirs.own, (0,))[0] == times + 1)
+    assert dialling.counts["failed"] == times + 1
+
+
+async def test_messages_of_others_leave_places_for_links_of_the_node_itself(
+    a: Node, b: Node, c: Node
+) -> None:
+    asks = await member(a)
+    relay = await member(b, relay=OPEN, dials=MEMORY)
+    honest = await member(c)
+    await c.listen("memory://tar pit", expose=[])
+    listener = await c.listen("memory://honest", expose=[ROUTER])
+    await chain(asks, relay)
+    introduce(asks, relay)
+    tell(relay.identities, key_of("c"), listener.uri)
+    for number in range(20):
+        pit = key_of(f"pit {number}")
+        for each in (asks, relay):
+            tell(each.identities, pit, "memory://tar pit", kx=honest.identities.sealing_key)
+        a.send(f"{relay_text(relay)} => {node_text(pit.identity)} => x", b"x")
+    dialling = relay.identities._router.dialling
+    await eventually(lambda: dialling.counts["beyond those that may be under way"] == 12)
+    assert dialling.under_way == 8
+    b.send(f"{node_text(honest.own)} => x", b"honest")
+    await eventually(lambda: honest.own in relay.identities.peers())
+    await asyncio.sleep(20)
+    assert dialling.under_way == len(dialling._relayed) == 0
 
 
 async def test_threat_3_an_address_that_leads_to_another_node_is_left(a: Node, c: Node) -> None:
