@@ -42,6 +42,8 @@ __all__ = [
 ]
 
 DEFAULT_URI: Final = "tcp://127.0.0.1:4000"
+NO_LISTENER: Final = "none"
+"""What `--listen` says of a node that only connects to others."""
 
 MANAGEMENT: Final = Address(LOCAL, b"management")
 """The address of the management service, where there is one."""
@@ -174,7 +176,8 @@ def add_options(parser: argparse.ArgumentParser, name: str) -> None:
         metavar="URI",
         default=DEFAULT_URI,
         help="where to listen, by tcp, tls, ws, wss, uds, udp or an installed transport; port 0 "
-        "is any free one (default %(default)s)",
+        f"is any free one; {NO_LISTENER}: nowhere, the node only connects to others (default "
+        "%(default)s)",
     )
     add_tls(parser, listens=True)
     add_peers(parser)
@@ -371,13 +374,15 @@ async def _listen(
     names: bool,
 ) -> list[Listener]:
     tls = tls_of(arguments, listens=True)
-    options = certificates_for(node, arguments.listen, tls)
-    options |= authentication_for(node, arguments.listen, authentication)
     management: str | None = arguments.management
     expose = [*arguments.expose, *more, *([MANAGEMENT] if management == "" else [])]
     # With names a client has to know that no consumer took a message.
     places = {"expose": expose, "allow": arguments.allow, "error_replies": names}
-    listeners = [await listen(node, arguments.listen, schemes(), **places, **options)]
+    listeners = list[Listener]()
+    if arguments.listen != NO_LISTENER:
+        options = certificates_for(node, arguments.listen, tls)
+        options |= authentication_for(node, arguments.listen, authentication)
+        listeners.append(await listen(node, arguments.listen, schemes(), **places, **options))
     if management:
         secured = management.startswith(("tls:", "wss:"))
         options = certificates_for(node, management, tls if secured else None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..actors import LimitReached, Listener, Node
 from ..actors.security import Authentication
-from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
+from ..protocol import IDENTITY, LOCAL, Address, OnwardError, UnknownAddress
 from ..protocol.toml import suggestion
 from ._arguments import address
 from ._identity import KeySource
@@ -186,10 +186,11 @@ class NodeIdentity:
             if worker.type != LOCAL:
                 raise CommandError(f"--engine: {worker} is not a local address", Status.USAGE)
         for scheme in arguments.dial:
-            known = [each.removesuffix(":") for each in schemes()]
-            if scheme not in known:
-                there = f"there are: {', '.join(known)}{suggestion(scheme, known)}"
-                raise CommandError(f"--dial: no transport {scheme!r}; {there}", Status.USAGE)
+            _check_scheme("--dial", scheme)
+        for uri in arguments.advertise:
+            # Others may also reach it by a route, such as that of a relay.
+            if uri and not uri.startswith(f"{IDENTITY}#"):
+                _check_scheme("--advertise", uri.partition(":")[0])
 
     async def start(self, node: Node, service: Service) -> list[Address]:
         """Give the node its identity, and its workers theirs; return what is exposed to peers.
@@ -352,3 +353,10 @@ def _policy_of(arguments: argparse.Namespace) -> RelayPolicy | None:
         return parse_relay_rules(arguments.relay_policy)
     except ValueError as error:
         raise CommandError(f"--relay-policy: {error}", Status.USAGE) from None
+
+
+def _check_scheme(flag: str, scheme: str) -> None:
+    known = [each.removesuffix(":") for each in schemes()]
+    if scheme not in known:
+        there = f"there are: {', '.join(known)}{suggestion(scheme, known)}"
+        raise CommandError(f"{flag}: no transport {scheme!r}; {there}", Status.USAGE)

@@ -150,7 +150,7 @@ def parse_identity(text: str) -> Identity:
     """
     written = text.strip()
     if len(written) != IDENTITY_TEXT_SIZE:
-        raise BadIdentity(text, f"it has {IDENTITY_TEXT_SIZE} characters, not {len(written)}")
+        raise BadIdentity(text, f"one has {IDENTITY_TEXT_SIZE} characters, not {len(written)}")
     # Before the case is changed: a dotless i and a long s are of the alphabet in upper case.
     if not _CHARACTERS.issuperset(written):
         raise BadIdentity(text, "its characters are a to z and 2 to 7")

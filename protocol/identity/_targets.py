@@ -81,7 +81,7 @@ def parse_target(text: str) -> Target:
         lets_out = {"yes": True, "no": False}[wishes.get("exit", "no")]
         return Target(destination, rprefs, _transport(wishes), lets_out)
     except (BadIdentity, BadRecord, KeyError):
-        raise BadIdentity(text, "a wish has no such value") from None
+        raise BadIdentity(text, "a wish behind ? has no such value") from None
 
 
 def target_text(target: Target) -> str:

@@ -220,7 +220,7 @@ def test_show_checks_a_text(capsys: Capsys, tmp_path: Path) -> None:
 
 NO_IDENTITIES: list[tuple[Callable[[str], str], str]] = [
     (lambda text: ("b" if text[5] != "b" else "c").join((text[:5], text[6:])), "checksum"),
-    (lambda text: text[:-1], "it has 56 characters, not 55"),
+    (lambda text: text[:-1], "one has 56 characters, not 55"),
     (lambda text: "nodes:" + text, "it begins with one of"),
     (lambda _: "\x1b[2J", r"'\x1b[2J'"),
     (lambda _: "node.key.old", "there is no such file"),

@@ -131,6 +131,26 @@ async def test_it_joins_a_node_again_and_again_until_it_is_there(
             await until(lambda: own in identities.peers())
 
 
+async def test_it_listens_nowhere_and_only_connects(tmp_path: Path) -> None:
+    path, own = key_file(tmp_path, "far")
+    async with Node("near") as near:
+        identities = await Identities.attach(near, key_of("near"))
+        uri = (await near.listen("tcp://127.0.0.1:0", expose=[ROUTER])).uri
+        given = ["--listen", "none", "--quiet", "--identity", str(path), "--join", uri]
+        stop, arguments = StopRequest(), parser_of("node").parse_args(given)
+        identity = identity_of(arguments)
+        assert identity is not None
+        with printed() as output:
+            serving = asyncio.create_task(serve(stop, arguments, identity=identity))
+            await until(lambda: own in identities.peers())
+            assert await output.line() == f"identity {identity_text(own)}"
+            assert [
+                each.kind for each in identity.node.statistics().workers if "Listen" in each.kind
+            ] == []
+            stop.wish()
+            await asyncio.wait_for(serving, TIMEOUT)
+
+
 async def test_it_closes_the_link_to_a_node_that_is_not_the_one_that_is_expected(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -304,6 +324,10 @@ async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> Non
         (("--dial", "tcp"), "--dial needs --identity"),
         (("--identity-anonymous",), "--identity-anonymous needs --identity"),
         (("--identity", "KEY", "--dial", "tpc"), "--dial: no transport 'tpc'; there are: tcp, "),
+        (
+            ("--identity", "KEY", "--advertise", "foo"),
+            "--advertise: no transport 'foo'; there are: ",
+        ),
         (("--identity", "KEY", "--advertise", ""), "--advertise: an address has 1 to"),
         (("--identity", "KEY", "--reserve", "aera"), "--reserve: "),
         (("--identity", "KEY", "--relay-policy", "all"), "--relay-policy: 'all' is not one of"),

@@ -80,7 +80,7 @@ def test_a_character_outside_the_alphabet_is_no_text(character: str) -> None:
 def test_a_text_has_one_length(text: str) -> None:
     with pytest.raises(BadIdentity) as raised:
         parse_identity(text)
-    assert raised.value.reason == f"it has 56 characters, not {len(text)}"
+    assert raised.value.reason == f"one has 56 characters, not {len(text)}"
     assert len(str(raised.value)) < 160
 
 
@@ -159,7 +159,7 @@ def test_a_destination_begins_with_its_kind(text: str) -> None:
 
 
 def test_the_rest_of_a_destination_is_an_identity() -> None:
-    with pytest.raises(BadIdentity, match="it has 56 characters, not 5"):
+    with pytest.raises(BadIdentity, match="one has 56 characters, not 5"):
         parse_destination("node:alice")
 
 

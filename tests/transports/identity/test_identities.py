@@ -208,7 +208,7 @@ async def test_a_message_to_what_is_never_found_is_refused_in_time() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"engine:abc", "it has 56 characters, not 3"),
+        (b"engine:abc", "one has 56 characters, not 3"),
         (b"\xff", "utf-8"),
         (b"worker:abc", "it begins with one of engine, node, topic, relay, domain"),
     ],
