@@ -176,7 +176,9 @@ class Rules:
     def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
         return following != REFUSED.identity
 
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
+    def may_exit(
+        self, source: Identity, message: EngineMessage, peer: Identity, *, is_asked: bool
+    ) -> bool:
         return False
 
     def is_here(self, destination: Destination) -> bool:

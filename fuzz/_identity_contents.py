@@ -177,7 +177,7 @@ def control_of(name: str) -> Callable[[World, Random], list[P2PContent]]:
 def layer(world: World, random: Random) -> bytes:
     """Return the envelope of a message for a relay, with a layer for this node in most cases."""
     inner: bytes
-    kind, key = InnerKind.ENGINE, random.choice(KEYS)
+    kind, key = random.choice((InnerKind.ENGINE, InnerKind.EXIT)), random.choice(KEYS)
     chance = random.random()
     if chance < 0.5:
         tree: Any = engine_tree(world, random)

@@ -30,6 +30,7 @@ from onward.protocol.identity import (
     Destination,
     DomainRequestLimits,
     EngineAdvert,
+    EngineMessage,
     Greeting,
     Identity,
     LayerTags,
@@ -294,8 +295,10 @@ class Rules:
     def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
         return size % 3 > 0
 
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
-        return size % 3 > 0
+    def may_exit(
+        self, source: Identity, message: EngineMessage, peer: Identity, *, is_asked: bool
+    ) -> bool:
+        return is_asked and len(message.body) % 3 > 0
 
     def is_here(self, destination: Destination) -> bool:
         return self._router.engines.of(destination.identity) is not None

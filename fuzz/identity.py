@@ -119,8 +119,10 @@ class Rules:
     def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
         return size % 3 > 0 or source == following
 
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
-        return size % 3 > 0 or source == destination.identity
+    def may_exit(
+        self, source: Identity, message: EngineMessage, peer: Identity, *, is_asked: bool
+    ) -> bool:
+        return is_asked and (len(message.body) % 3 > 0 or source == message.dst.identity)
 
     def is_here(self, destination: Destination) -> bool:
         return destination.identity == TOPIC

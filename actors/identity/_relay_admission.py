@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol.identity import (
+    SCOPE_ANY,
     BadRecord,
     ControlContent,
     Destination,
     DestinationKind,
+    EngineMessage,
     Identity,
     RateLimiter,
     RelayLoadLimits,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from ._relay_paths import RelayPaths
     from ._router import Router
 
-__all__ = ["EXIT_ASKS", "Charged", "RelayAdmission"]
+__all__ = ["EXIT_ASKS", "Charged", "RelayAdmission", "named_in"]
 
 EXIT_ASKS: Final = 20
 """Most look-ups of an exit, for what it lets out, at once and in each second. Beyond: it asks for
@@ -105,13 +107,18 @@ class RelayAdmission:
         """Whether `size` bytes by `source` may go on to the node `following`."""
         return self.is_ok(self.allows(source, following))
 
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
-        """Whether `size` bytes by `source` may go to a destination that is not of this node."""
-        if not self.policy.exits:
+    def may_exit(
+        self, source: Identity, message: EngineMessage, peer: Identity, *, is_asked: bool
+    ) -> bool:
+        """Whether the message of an engine may go to its destination, which is of another node."""
+        # An exit knows no domains: what has a scope may not leave the nodes that its sender knows.
+        is_bounded = message.rprefs is not None and message.rprefs.scope != SCOPE_ANY
+        is_banned = any(map(self._router.table.is_banned, named_in(message)))
+        if not self.policy.exits or not is_asked or is_bounded or is_banned:
             return self.is_ok(RelayStatus.PERMISSION_DENIED)
-        home = self._paths.home(destination)
+        home = self._paths.home(message.dst)
         if home is None:
-            self.look_up(destination.identity)
+            self.look_up(message.dst.identity)
             return self.is_ok(RelayStatus.CONNECTION_FAILED)
         return self.is_ok(self.allows(source, home))
 
@@ -202,3 +209,8 @@ class RelayAdmission:
         if isinstance(found, RelayStatus):
             return ReservationAnswer(found)
         return ReservationAnswer(RelayStatus.OK, issue_voucher(found, self._key))
+
+
+def named_in(message: EngineMessage) -> tuple[Identity, ...]:
+    """Return the identities that the message of an engine is of and for."""
+    return message.src, message.signer, message.dst.identity

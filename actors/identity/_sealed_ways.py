@@ -206,6 +206,7 @@ class SealedWays:
                 signers=signers,
                 reply_keys=reply_keys,
                 tprefs=_told(carriage.tprefs) if self._tells_wishes else None,
+                lets_out=carriage.exit,
             )
         except MessageTooBig as error:
             undelivered(message, PayloadTooBig(error.size, error.limit))

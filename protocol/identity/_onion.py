@@ -5,9 +5,10 @@ layer_i = sign(relay, [src_i, dst_i, tprefs, expiry, seal(key of dst_i, inner_i)
 inner_i = layer_{i+1}, and in the last one the message of an engine
 ```
 
-The last hop is the node of the destination, or one that lets messages out for the sender. Each
-layer adds the same bytes to what is in it, so all messages of one bucket have the same size on each
-link. A relay learns the nodes next to it, and by the size how many layers are left.
+The last hop is the node of the destination, or one that lets messages out for the sender: only the
+sender can ask for that, by the kind of what is in the innermost layer. Each layer adds the same
+bytes to what is in it, so all messages of one bucket have the same size on each link. A relay
+learns the nodes next to it, and by the size how many layers are left.
 
 The source of a layer is a key: of the node that sends, in all layers, so that relays may decide by
 it; or one of this layer alone, so that they learn nothing of it. What is around the sealed bytes is
@@ -84,6 +85,7 @@ def build_onion(
     signers: Sequence[SigningKey],
     reply_keys: Sequence[bytes] = (),
     tprefs: TransportPrefs | None = None,
+    lets_out: bool = False,
 ) -> bytes:
     """Return the outermost layer of a message: the envelope of a `RelayMessage` for the first hop.
 
@@ -94,6 +96,7 @@ def build_onion(
         signers: A key for each hop: that of this node each time, or `one_time_signers`.
         reply_keys: 32 secret random bytes for each hop; none if no answer is wanted.
         tprefs: What all layers ask of their carriage, if anything.
+        lets_out: Whether the last hop may let the message out, if it is for another node.
 
     Raises:
         BadKey: The sealing key of a hop, or a reply key, is none.
@@ -103,7 +106,8 @@ def build_onion(
     """
     _check_path(hops, signers, reply_keys)
     keys = reply_keys or (NO_REPLY,) * len(hops)
-    kind, inner, room = InnerKind.ENGINE, message, bucket_of(room_for(message))
+    kind = InnerKind.EXIT if lets_out else InnerKind.ENGINE
+    inner, room = message, bucket_of(room_for(message))
     for hop, signer, reply_key in reversed(list(zip(hops, signers, keys, strict=True))):
         info = relay_info(signer.identity, hop.node, tprefs, expiry)
         sealed = seal(hop.sealing_key, kind, reply_key, inner, room=room, info=info)

@@ -11,7 +11,7 @@ The steps, in this order; the first one that fails decides, and nothing is sent 
 | 5 | its layer was not opened before | `REPLAYED` |
 | 6 | it opens, and its tag has room among those that are remembered | `NOT_OPENED`, `NO_ROOM` |
 | 7 | what is in it can be read, and is not for this node as a relay again | `BAD_INNER` |
-| 8 | the rules allow the next node, or to let it out | `REFUSED` |
+| 8 | the rules allow the next node; or to let it out, which its sender asks for | `REFUSED` |
 
 The tag of a layer is recorded after the layer was opened: an observer that puts the same ephemeral
 key before other bytes uses up nothing. What passes unchanged is known by the whole envelope
@@ -83,8 +83,17 @@ class RelayRules(Protocol):
         """Whether `size` bytes by `source` may go on to the node `following`."""
         ...
 
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
-        """Whether `size` bytes by `source` may go to a destination that is not of this node."""
+    def may_exit(
+        self, source: Identity, message: EngineMessage, peer: Identity, *, is_asked: bool
+    ) -> bool:
+        """Whether the message of an engine may go to its destination, which is of another node.
+
+        Args:
+            source: The source of its layer.
+            message: The message, which is verified.
+            peer: The node that the layer came from.
+            is_asked: Whether its sender asks for that; else it may not.
+        """
         ...
 
     def is_here(self, destination: Destination) -> bool:
@@ -216,11 +225,11 @@ class Peeler:
         if (refusal := self._record(tag, message, peer, now)) is not None:
             return refusal
         try:
-            return self._decide(message, opened)
+            return self._decide(message, opened, peer)
         except BadRecord:
             return Peeled(PeelOutcome.BAD_INNER)
 
-    def _decide(self, layer: RelayMessage, opened: Opened) -> Peeled:
+    def _decide(self, layer: RelayMessage, opened: Opened, peer: Identity) -> Peeled:
         """Return what is to be done with what was in a layer.
 
         Raises:
@@ -246,9 +255,10 @@ class Peeler:
         message = open_engine_message(envelope, self._engines)
         if message is None:
             return Peeled(PeelOutcome.BAD_INNER)
+        is_asked = opened.kind is InnerKind.EXIT
         if self._rules.is_here(message.dst):
             outcome = PeelOutcome.DELIVER
-        elif self._rules.may_exit(layer.src, message.dst, len(envelope)):
+        elif self._rules.may_exit(layer.src, message, peer, is_asked=is_asked):
             outcome = PeelOutcome.EXIT
         else:
             return Peeled(PeelOutcome.REFUSED)

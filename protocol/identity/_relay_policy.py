@@ -43,8 +43,9 @@ class RelayPolicy:
         destinations: The nodes to which messages of any node are relayed.
         from_any: Whether messages of all nodes are relayed to any node: an open relay.
         to_reserved: Whether messages of any node are relayed to those with a reservation.
-        exits: Whether the message of an engine may leave the layers here for an engine of another
-            node. Messages for engines of this node need no permission.
+        exits: Whether the message of an engine may leave the layers here for another node, or an
+            engine of it, if its sender asks for that and the rest allows it. Messages for this
+            node and its engines need no permission.
     """
 
     sources: frozenset[Identity] = frozenset()
@@ -66,18 +67,6 @@ class RelayPolicy:
         if not self.to_reserved:
             return RelayStatus.PERMISSION_DENIED
         return RelayStatus.OK if is_reserved else RelayStatus.NO_RESERVATION
-
-    def exit(self, source: Identity, following: Identity, *, is_reserved: bool) -> RelayStatus:
-        """Return whether the message of an engine leaves its layers here for another node.
-
-        Args:
-            source: The node that has sent the layer; a key for one use in the anonymous profile.
-            following: The node of the engine.
-            is_reserved: Whether that node has a reservation.
-        """
-        if not self.exits:
-            return RelayStatus.PERMISSION_DENIED
-        return self.relays(source, following, is_reserved=is_reserved)
 
     def reserves(self, node: Identity) -> RelayStatus:
         """Return whether a node may make a reservation: if any message may be relayed to it.

@@ -5,7 +5,7 @@ from:IDENTITY   messages of this node go on to any node
 to:IDENTITY     messages of any node go on to this one
 reserved        messages of any node go on to those with a reservation
 any             all messages go on: an open relay
-exit            what may go on may leave its layers here, for an engine of another node
+exit            what may go on may leave its layers here for another node, if its sender asks
 ```
 """
 

@@ -75,6 +75,8 @@ class InnerKind(IntEnum):
 
     ENGINE = 0
     RELAY = 1
+    EXIT = 2
+    """The message of an engine, as `ENGINE`, which may be let out if it is for another node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,10 @@ class Rules:
     def may_pass(self, source: Identity, following: Identity, size: int) -> bool:
         return size > 0 and following not in self.refused
 
-    def may_exit(self, source: Identity, destination: Destination, size: int) -> bool:
-        return size > 0 and self.exits and destination.identity not in self.refused
+    def may_exit(
+        self, source: Identity, message: EngineMessage, peer: Identity, *, is_asked: bool
+    ) -> bool:
+        return is_asked and self.exits and message.dst.identity not in self.refused
 
     def is_here(self, destination: Destination) -> bool:
         return destination.identity in self.here

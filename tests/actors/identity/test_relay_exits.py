@@ -10,11 +10,19 @@ import pytest
 
 from onward.actors import Node, Unresolved
 from onward.actors.identity._lookups_part import LookupsPart
+from onward.actors.identity._outgoing import ONWARD
 from onward.actors.identity._relay_admission import EXIT_ASKS
+from onward.actors.identity._session import Session
 from onward.protocol import UnreadableAddress
 from onward.protocol.identity import (
+    SCOPE_LOCAL,
     AdvertAddress,
     AdvertSource,
+    Destination,
+    DestinationKind,
+    EngineAdvert,
+    EngineMessage,
+    Hop,
     Identity,
     NodeAdvert,
     PeelOutcome,
@@ -22,8 +30,13 @@ from onward.protocol.identity import (
     RelayPolicy,
     RelayStatus,
     ReplyContent,
+    RoutingPrefs,
+    RoutingScope,
+    ScopeKind,
+    build_onion,
     parse_p2p_message,
     sign_advert,
+    sign_engine_message,
 )
 from tests.support.identities import engine_text, key_of, node_text
 from tests.support.relays import OPEN, Member, Tap, chain, introduce, member, relay_text
@@ -232,3 +245,120 @@ async def test_what_cannot_be_let_out_is_refused_at_its_sender(nodes: dict[str, 
             a.node.send(route, b"x")
     route = f"{relay_text(r, s, x)} => {engine}&hops=3"
     assert (await a.node.request(route, b"x")).payload == b"x"
+
+
+async def two_exits(nodes: dict[str, Node]) -> tuple[Member, Member, Member]:
+    """Return a sender and two exits, of which each takes the other for the node of the engine."""
+    a = await member(nodes["a"])
+    x, s = [await member(nodes[each], relay=EXIT) for each in "xs"]
+    await chain(a, x, s)
+    introduce(a, x, s)
+    await asyncio.sleep(40)
+    tell_moved(x, s, 1)
+    tell_moved(s, x, 2)
+    return a, x, s
+
+
+def tell_moved(to: Member, at: Member, version: int) -> None:
+    """Tell a node that the engine is at another one, by an advert that is newer than others."""
+    created = to.identities._router.milliseconds()
+    advert = EngineAdvert(ENGINE.identity, at.own, b"engine", created // 1000 + version, created)
+    envelope = sign_advert(advert, ENGINE)
+    to.identities.directory.put(envelope, AdvertSource.NETWORK, at.own)
+
+
+async def test_two_exits_that_take_each_other_for_the_node_pass_a_message_once(
+    nodes: dict[str, Node],
+) -> None:
+    a, x, s = await two_exits(nodes)
+    a.node.send(f"{relay_text(x)} => {engine_text(ENGINE.identity)}?exit=yes", b"1")
+    await eventually(lambda: s.identities.relay_statistics().outcomes)
+    await asyncio.sleep(10)
+    found = [each.identities.relay_statistics() for each in (x, s)]
+    assert [each.outcomes for each in found] == [{PeelOutcome.EXIT: 1}, {PeelOutcome.REFUSED: 1}]
+    # It has the outcome of a relay without exits.
+    assert [each.refused for each in found] == [{}, {RelayStatus.PERMISSION_DENIED: 1}]
+    assert [each.relayed for each in found] == [1, 0]
+
+
+async def test_nothing_is_let_out_that_does_not_ask_for_it(nodes: dict[str, Node]) -> None:
+    a, r, s, x, b = await line_of(nodes)
+    tell_moved(a, x, 1)  # the sender takes the exit for the node of the engine
+    a.node.send(f"{relay_text(r, s)} => {engine_text(ENGINE.identity)}", b"1")
+    await eventually(lambda: x.identities.relay_statistics().outcomes)
+    found = x.identities.relay_statistics()
+    assert (found.outcomes, found.relayed) == ({PeelOutcome.REFUSED: 1}, 0)
+    assert found.refused == {RelayStatus.PERMISSION_DENIED: 1}
+    assert b.identities.relay_statistics().outcomes == {}
+
+
+async def test_an_exit_needs_a_permission_and_the_policy(nodes: dict[str, Node]) -> None:
+    sources = frozenset({key_of("a").identity})
+    a, r, s, x, b = await line_of(nodes, RelayPolicy(sources=sources, exits=True))
+    route = f"{relay_text(r, s, x)} => {engine_text(ENGINE.identity)}?exit=yes"
+    assert (await a.node.request(route, b"1")).payload == b"1"
+    policies = (
+        RelayPolicy(sources=sources),
+        RelayPolicy(sources=frozenset({r.own}), exits=True),
+        RelayPolicy(exits=True),
+    )
+    for denied, policy in enumerate(policies, 1):
+        x.relays.service.admission.policy = policy
+        a.node.send(route, b"2")
+        await asyncio.sleep(1)
+        found = x.identities.relay_statistics()
+        assert found.refused == {RelayStatus.PERMISSION_DENIED: denied}
+    assert b.identities.relay_statistics().outcomes == {PeelOutcome.DELIVER: 1}
+
+
+@pytest.mark.parametrize("banned", ["destination", "home", "source", "layer", "previous"])
+async def test_an_exit_lets_nothing_out_of_what_is_banned_or_to_it(
+    nodes: dict[str, Node], banned: str
+) -> None:
+    a, r, s, x, b = await line_of(nodes, anonymous=banned == "source")
+    asks = await Recorder.on(a.node, "asks")
+    source = a.identities.engine("asks", key_of("asks"))
+    relays = relay_text(r, s, x)
+    asks.send(f"{relays} => {engine_text(ENGINE.identity)}?exit=yes", b"1")
+    assert (await asks.next()).payload == b"1"
+    x.identities.ban(
+        {
+            "destination": ENGINE.identity,
+            "home": b.own,
+            "source": source,
+            "layer": a.own,
+            "previous": s.own,
+        }[banned]
+    )
+    asks.send(f"{relays} => {engine_text(ENGINE.identity)}?exit=yes", b"2")
+    await asyncio.sleep(5)
+    assert len(asks.messages) == 1
+    assert x.identities.relay_statistics().outcomes[PeelOutcome.EXIT] == 1
+    assert x.identities.relay_statistics().held == 0
+    assert b.identities.relay_statistics().outcomes == {PeelOutcome.DELIVER: 1}
+
+
+async def test_an_exit_lets_nothing_out_that_has_a_scope(nodes: dict[str, Node]) -> None:
+    a, _, s, x, _ = await line_of(nodes)
+    domain = RoutingScope(ScopeKind.DOMAIN, key_of("domain").identity)
+    to = Destination(DestinationKind.ENGINE, ENGINE.identity)
+    for number, scope in enumerate((SCOPE_LOCAL, domain)):
+        now = x.identities._router.milliseconds()
+        message = EngineMessage(
+            a.own, to, number, ONWARD, b"", expiry=now + 60_000, rprefs=RoutingPrefs(scope)
+        )
+        envelope = build_onion(
+            [Hop(x.own, x.identities.sealing_key)],
+            sign_engine_message(message, a.key),
+            expiry=now + 60_000,
+            signers=[a.key],
+            lets_out=True,
+        )
+        x.relays.service.receive(session_of(x, s), RelayContent(envelope))
+    assert x.identities.relay_statistics().refused == {RelayStatus.PERMISSION_DENIED: 2}
+    assert x.identities.relay_statistics().relayed == 0
+
+
+def session_of(member: Member, peer: Member) -> Session:
+    """Return the session of a node with a peer."""
+    return member.identities._router.peers.sessions[peer.own]

@@ -97,6 +97,7 @@ class Sender:
         expires: int = 60_000,
         key: SigningKey = STRANGE,
         reply_keys: tuple[bytes, ...] = (),
+        lets_out: bool = False,
     ) -> bytes:
         """Return a message that is sealed for each of these."""
         return build_onion(
@@ -105,6 +106,7 @@ class Sender:
             expiry=now_of(self.to) + expires,
             signers=[key] * len(hops),
             reply_keys=reply_keys,
+            lets_out=lets_out,
         )
 
     def say(self, content: P2PContent) -> None:
@@ -517,10 +519,10 @@ async def test_threat_9_what_is_in_a_layer_and_cannot_be_used_is_dropped(
     for kind in InnerKind:
         for inner in (b"", b"x", bytes(64)):
             sender.say(sealed_for(r, kind, inner))
-    await eventually(lambda: refused(r) == {PeelOutcome.BAD_INNER: 6})
+    await eventually(lambda: refused(r) == {PeelOutcome.BAD_INNER: 9})
     own = sender.layers(r, inner=sender.message(ENGINE_THERE))
     sender.say(sealed_for(r, InnerKind.RELAY, own))
-    await eventually(lambda: refused(r) == {PeelOutcome.BAD_INNER: 7})
+    await eventually(lambda: refused(r) == {PeelOutcome.BAD_INNER: 10})
     assert recorder.messages == []
 
 
@@ -682,8 +684,9 @@ async def test_threat_15_a_message_leaves_its_layers_for_another_node_where_that
     await chain(relay, far)
     await asyncio.sleep(40)
     sender = Sender(await StrangeNode.on(a, r, STRANGE), relay)
-    sender.say(RelayContent(sender.layers(relay, inner=sender.message(ENGINE_THERE))))
-    sender.say(RelayContent(sender.layers(relay, inner=sender.message(key_of("no").identity))))
+    for engine in (ENGINE_THERE, key_of("no").identity):
+        layer = sender.layers(relay, inner=sender.message(engine), lets_out=True)
+        sender.say(RelayContent(layer))
     dropped = {PeelOutcome.REFUSED: 1 if exits else 2}
     await eventually(lambda: refused(relay) == dropped)
     await eventually(lambda: relay.relays.service.queues.relayed == exits)

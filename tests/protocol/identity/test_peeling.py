@@ -35,7 +35,12 @@ from tests.support.onions import EXPIRY, NOW, SENDER, OnionNode, message_to, sec
 MALLORY = SigningKey(secret("mallory"))
 
 
-def layers(*nodes: OnionNode, message: bytes | None = None, expiry: int = EXPIRY) -> RelayContent:
+def layers(
+    *nodes: OnionNode,
+    message: bytes | None = None,
+    expiry: int = EXPIRY,
+    lets_out: bool = False,
+) -> RelayContent:
     """Return a message for the last node, sealed for each one; what they know, all of them."""
     last = nodes[-1]
     envelope = build_onion(
@@ -43,6 +48,7 @@ def layers(*nodes: OnionNode, message: bytes | None = None, expiry: int = EXPIRY
         message_to(last) if message is None else message,
         expiry=expiry,
         signers=[SENDER] * len(nodes),
+        lets_out=lets_out,
     )
     return RelayContent(envelope)
 
@@ -190,14 +196,28 @@ def test_a_source_that_is_refused_has_nothing_opened(a: OnionNode) -> None:
 
 def test_a_message_leaves_the_path_where_the_rules_allow_it(a: OnionNode, b: OnionNode) -> None:
     message = message_to(b)
-    assert outcome(a, layers(a, message=message)) is PeelOutcome.REFUSED
+    assert outcome(a, layers(a, message=message, lets_out=True)) is PeelOutcome.REFUSED
     a.rules.exits = True
-    peeled = a.take(layers(a, message=message), SENDER.identity)
+    peeled = a.take(layers(a, message=message, lets_out=True), SENDER.identity)
     assert (peeled.outcome, peeled.envelope) == (PeelOutcome.EXIT, message)
     assert peeled.message is not None
     assert peeled.message.dst.identity == b.engine.identity
     a.rules.refused.add(b.engine.identity)
-    assert outcome(a, layers(a, message=message)) is PeelOutcome.REFUSED
+    assert outcome(a, layers(a, message=message, lets_out=True)) is PeelOutcome.REFUSED
+
+
+def test_a_message_leaves_the_path_only_if_its_sender_asks_for_that(
+    a: OnionNode, b: OnionNode
+) -> None:
+    a.rules.exits = True
+    assert outcome(a, layers(a, message=message_to(b))) is PeelOutcome.REFUSED
+    # It asks the last hop, and what is of that node is delivered there as anything else.
+    c = OnionNode("c")
+    content = layers(c, a, message=message_to(b), lets_out=True)
+    peeled = c.take(content, SENDER.identity)
+    assert peeled.outcome is PeelOutcome.NEXT
+    assert outcome(a, RelayContent(peeled.envelope)) is PeelOutcome.EXIT
+    assert outcome(a, layers(a, lets_out=True)) is PeelOutcome.DELIVER
 
 
 def test_what_cannot_be_used_is_dropped_after_it_was_opened(a: OnionNode, b: OnionNode) -> None:
@@ -210,6 +230,8 @@ def test_what_cannot_be_used_is_dropped_after_it_was_opened(a: OnionNode, b: Oni
         (InnerKind.RELAY, layers(a).envelope),  # this node again
         (InnerKind.ENGINE, layers(b).envelope),
         (InnerKind.ENGINE, forged),
+        (InnerKind.EXIT, layers(b).envelope),
+        (InnerKind.EXIT, forged),
     ]:
         content = sealed_for(a, kind, inner)
         assert outcome(a, content) is PeelOutcome.BAD_INNER

@@ -20,7 +20,6 @@ def test_nothing_is_relayed_by_default() -> None:
     policy = RelayPolicy()
     for is_reserved in (False, True):
         assert policy.relays(ONE, TWO, is_reserved=is_reserved) is DENIED
-        assert policy.exit(ONE, TWO, is_reserved=is_reserved) is DENIED
     assert policy.reserves(ONE) is DENIED
 
 
@@ -45,7 +44,6 @@ def test_a_message_is_relayed_by_its_source_or_its_next_node(
     status: RelayStatus,
 ) -> None:
     assert policy.relays(source, following, is_reserved=is_reserved) is status
-    assert policy.exit(source, following, is_reserved=is_reserved) is DENIED
 
 
 def test_a_message_is_relayed_if_either_is_allowed() -> None:
@@ -54,12 +52,6 @@ def test_a_message_is_relayed_if_either_is_allowed() -> None:
     for source, following in itertools.product(nodes, nodes):
         allowed = source == ONE or following == TWO
         assert (policy.relays(source, following, is_reserved=False) is OK) is allowed
-
-
-def test_an_exit_needs_a_permission_and_the_policy() -> None:
-    policy = RelayPolicy(sources=frozenset({ONE}), exits=True)
-    assert policy.exit(ONE, TWO, is_reserved=False) is OK
-    assert policy.exit(THREE, TWO, is_reserved=False) is DENIED
 
 
 def test_a_node_may_reserve_if_messages_may_be_relayed_to_it() -> None:

@@ -49,6 +49,12 @@ GOLDEN = (
     "2d8501d5b95858266929900d34713abe4faf7ce6740333c5ff70cb37969b33c87bab3657"
 )
 """`seal(KEY.public, InnerKind.ENGINE, REPLY_KEY, b"hello", room=64, info=INFO)`, once."""
+GOLDEN_EXIT = (
+    "f037f99e359c7e1886431616dc22eb75bf3ba26238e18c0edf0165d07dc657a11a550f016728493c"
+    "eb9d2a450af0b7e4aaa82dbf85f8c0d5e771505fd777679133f8fef57df2b1bae4e363e9f2f37e03"
+    "351358c70ea32420cf5ddfeca47be9102f5bd2e8ffbd98e96860384fc2999e8a509641d0"
+)
+"""The same with `InnerKind.EXIT`, once."""
 
 LOW_ORDER = [
     # RFC 7748, section 6.1: "[...] it MUST check whether the output is the all-zero value": what
@@ -136,6 +142,15 @@ def test_the_sealed_bytes_that_are_kept_open() -> None:
     assert len(golden) == 64 + SEALED_OVERHEAD
     assert golden[:4] == KEY.key_id
     assert KEY.open(golden, INFO) == Opened(InnerKind.ENGINE, REPLY_KEY, b"hello")
+    golden = bytes.fromhex(GOLDEN_EXIT)
+    assert KEY.open(golden, INFO) == Opened(InnerKind.EXIT, REPLY_KEY, b"hello")
+
+
+def test_the_kinds_have_the_numbers_of_the_wire() -> None:
+    for kind, number in ((InnerKind.ENGINE, 0), (InnerKind.RELAY, 1), (InnerKind.EXIT, 2)):
+        text = bytes((number,)) + NO_REPLY + padded(b"hello", 31)
+        assert KEY.open(sealed_text(text), INFO) == Opened(kind, NO_REPLY, b"hello")
+    assert len(InnerKind) == 3
 
 
 def test_the_other_library_opens_what_is_sealed() -> None:
@@ -196,7 +211,7 @@ def test_a_point_of_small_order_opens_nothing_and_takes_nothing(point: str, top:
         b"",
         b"\0" + REPLY_KEY[:31],
         b"\0" + REPLY_KEY + b"\0\0\0",
-        b"\2" + REPLY_KEY + padded(b"hello", 31),  # no such kind
+        b"\3" + REPLY_KEY + padded(b"hello", 31),  # no such kind
         b"\0" + REPLY_KEY + b"\0\0\0\6hello",  # over the room
         b"\0" + REPLY_KEY + b"\0\0\0\5hello\0\1",  # padding that is not zero
     ],
