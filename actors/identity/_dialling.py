@@ -89,6 +89,11 @@ class Dialling:
         return len(self._dials)
 
     @property
+    def places(self) -> int:
+        """The number of further nodes that may be dialled now."""
+        return _MOST_DIALS - len(self._dials)
+
+    @property
     def unreached(self) -> int:
         """The nodes that could not be reached when they were dialled last."""
         return len(self._failed)

@@ -31,6 +31,9 @@ _CALL_AFTER: Final = 4.0
 """Time from the loss of a link until the node is dialled by other ways, in seconds: its own link
 has failed twice by then. It doubles, up to a minute."""
 _LONGEST: Final = 60.0
+_ROOM_AFTER: Final = 1.0
+"""Time until it is looked again whether there is a place to dial a node, in seconds. Those that were
+dialled longest ago come first."""
 
 
 class JoinedNodes:
@@ -100,12 +103,13 @@ class JoinedNodes:
     def _arm(self) -> None:
         due = self._calls.get_timer()
         if self._timer is None and due is not None:
-            delay = max(0.0, due - self._router.loop_time())
+            least = 0.0 if self._dialling.places else _ROOM_AFTER
+            delay = max(least, due - self._router.loop_time())
             self._timer = self._worker.after(delay, self._late)
 
     def _late(self) -> None:
         self._timer = None
-        for node in self._calls.take_due(self._router.loop_time()):
+        for node in self._calls.take_due(self._router.loop_time(), self._dialling.places):
             if node in self._router.peers.sessions or node not in self._to:
                 self._calls.remove(node)
             elif self._router.table.is_banned(node):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from ...protocol.identity import Identity
@@ -24,7 +25,8 @@ class Reminders:
     def __init__(self, first: float, longest: float) -> None:
         self._first: Final = first
         self._longest: Final = longest
-        # When each is tried next, and the time until the try after that.
+        # When each is tried next, and the time until the try after that; the one that was tried
+        # longest ago is the first.
         self._of: Final[dict[Identity, tuple[float, float]]] = {}
 
     def __len__(self) -> int:
@@ -49,11 +51,18 @@ class Reminders:
         """Return when the next try is due, in seconds; `None` for never."""
         return min((due for due, _ in self._of.values()), default=None)
 
-    def take_due(self, now: float) -> list[Identity]:
-        """Return the identities of which a try is due; each is due again later."""
-        found = [identity for identity, (due, _) in self._of.items() if due <= now]
+    def take_due(self, now: float, most: int | None = None) -> list[Identity]:
+        """Return the identities of which a try is due; each is due again later.
+
+        Args:
+            now: The time, in seconds.
+            most: Most identities, those first that were tried longest ago; the others stay due.
+                `None` for all.
+        """
+        due = (identity for identity, (at, _) in self._of.items() if at <= now)
+        found = list(islice(due, most))
         for identity in found:
-            _, wait = self._of[identity]
+            _, wait = self._of.pop(identity)
             self._of[identity] = now + wait, self._after(wait)
         return found
 

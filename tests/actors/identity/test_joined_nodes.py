@@ -149,3 +149,24 @@ async def test_a_node_that_cannot_be_reached_is_looked_up_for_a_newer_address(
     a.send(node_text(theirs.own), b"hi")
     await eventually(lambda: theirs.own in ours.peers())
     assert ours._router.dialling.counts == {"failed": 2, "opened": 1}
+
+
+async def test_nodes_that_answer_nothing_are_not_in_the_way_of_another_one(
+    a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.actors.identity._dialling._MOST_DIALS", 1)
+    ours, pit, theirs = await attached(a, dials=MEMORY), await attached(b), await attached(c)
+    listeners = [await each.listen(f"memory://of {each.name}", expose=[ROUTER]) for each in (b, c)]
+    for listener in listeners:
+        await ours.join(listener.uri)
+    for listener in listeners:
+        await listener.close()
+    await eventually(lambda: not ours.peers())
+    # Both are due at once, and the first one takes the only place for 10 seconds each time.
+    await a.listen("memory://tar pit", expose=[])
+    await c.listen("memory://found", expose=[ROUTER])
+    for key, uri in ((key_of("b"), "memory://tar pit"), (key_of("c"), "memory://found")):
+        ours.directory.put(advert_of(ours, key, 2**31, uri), AdvertSource.LOCAL)
+    await asyncio.sleep(60)
+    assert ours.peers() == (theirs.own,)
+    assert ours._router.dialling.is_unreached(pit.own)

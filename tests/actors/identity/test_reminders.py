@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onward.actors.identity._reminders import Reminders
+from onward.protocol.identity import Identity
 from tests.support.identities import key_of
 
 ONE, OTHER = (key_of(name).identity for name in ("one", "other"))
@@ -34,3 +35,14 @@ def test_each_has_its_own_time_until_it_is_removed() -> None:
     assert (len(reminders), ONE in reminders) == (1, False)
     assert reminders.take_due(100.0) == [OTHER]
     assert reminders.add(ONE, 100.0) == 101.0
+
+
+def test_those_come_first_that_were_tried_longest_ago() -> None:
+    reminders, nodes = Reminders(4.0, 60.0), [bytes((number,)) for number in range(40)]
+    for node in nodes:
+        reminders.add(Identity(node), 0.0)
+    assert reminders.take_due(4.0, 16) == nodes[:16]
+    assert reminders.get_timer() == 4.0
+    assert reminders.take_due(5.0, 0) == []
+    assert reminders.take_due(14.0, 16) == nodes[16:32]
+    assert reminders.take_due(24.0, 16) == [*nodes[32:], *nodes[:8]]
