@@ -80,6 +80,7 @@ class DirectoryFile:
             self._to_close: Final = to_close.pop_all()
         # A thread may write while another one closes it.
         self._lock: Final = threading.Lock()
+        self._is_closing = False
 
     def _open(self) -> sqlite3.Connection:
         with _reading(self.path) as found:
@@ -128,22 +129,36 @@ class DirectoryFile:
             DirectoryFileFailed: It cannot be written, as when the disk is full. It is as before.
         """
         file = self._file
-        with self._lock, _failures(self.path):
-            try:
-                file.execute("BEGIN IMMEDIATE")
-                # A row that is replaced has the number after all others.
-                file.executemany(_REPLACE, rows)
-                file.executemany("DELETE FROM entry WHERE identity = ?", ((each,) for each in gone))
-                file.execute("COMMIT")
-            except sqlite3.Error:
-                with suppress(sqlite3.Error):
-                    file.execute("ROLLBACK")
-                raise
+        try:
+            with self._lock, _failures(self.path):
+                try:
+                    file.execute("BEGIN IMMEDIATE")
+                    # A row that is replaced has the number after all others.
+                    file.executemany(_REPLACE, rows)
+                    file.executemany(
+                        "DELETE FROM entry WHERE identity = ?", ((each,) for each in gone)
+                    )
+                    file.execute("COMMIT")
+                except sqlite3.Error:
+                    with suppress(sqlite3.Error):
+                        file.execute("ROLLBACK")
+                    raise
+        finally:
+            if self._is_closing:
+                self.close()
 
     def close(self) -> None:
-        """Close the file: what is in it stays. Idempotent."""
-        with self._lock, suppress(sqlite3.Error):
-            self._to_close.close()
+        """Close the file: what is in it stays. Idempotent.
+
+        It does not wait: if another thread writes meanwhile, that one closes it then.
+        """
+        self._is_closing = True  # before the look at the lock: the other thread looks after it
+        if self._lock.acquire(blocking=False):
+            try:
+                with suppress(sqlite3.Error):
+                    self._to_close.close()
+            finally:
+                self._lock.release()
 
 
 def find_directory_row(path: Path, identity: Identity) -> DirectoryRow | None:

@@ -81,6 +81,8 @@ class DirectorySaver:
         self._file: Final = file
         self._after: Final = after
         self._in_thread: Final = in_thread
+        # What a thread writes, and what to wait for until it has.
+        self._batch: _Batch | None = None
         self._writing: asyncio.Future[None] | None = None
         self._is_scheduled = False
         self._is_ending = False
@@ -130,12 +132,20 @@ class DirectorySaver:
         if batch is None:
             self._is_scheduled = False
             return
-        self._writing = self._in_thread(partial(self._write, batch))
-        self._writing.add_done_callback(partial(self._written, batch))
+        self._start(batch, self._in_thread)
 
-    def _written(self, batch: _Batch, _: object) -> None:
-        self._writing = None
+    def _start(self, batch: _Batch, in_thread: InThread) -> None:
+        """Have a thread write changes."""
+        self._batch, self._writing = batch, in_thread(partial(self._write, batch))
+        self._writing.add_done_callback(lambda _: self._written(batch))
+
+    def _written(self, batch: _Batch) -> None:
+        if batch is not self._batch:
+            return  # it was looked at when the file was closed
+        self._batch = self._writing = None
         self._go_on(saved=self._end(batch))
+        if self._is_closed:
+            self._say_lost()
 
     def _go_on(self, *, saved: bool) -> None:
         """Write what is left, after a pause."""
@@ -152,12 +162,14 @@ class DirectorySaver:
         while batch := self._begin():
             if self._in_thread is None:
                 self._write(batch)
+                self._end(batch)
                 await asyncio.sleep(0)
             else:
-                self._writing = self._in_thread(partial(self._write, batch))
+                self._start(batch, self._in_thread)
+                assert self._writing is not None
                 await asyncio.wait((self._writing,))
-                self._writing = None
-            if not self._end(batch):
+                await asyncio.sleep(0)
+            if batch.error is not None:
                 break
 
     def save(self) -> bool:
@@ -209,7 +221,7 @@ class DirectorySaver:
 
     def _failed(self, error: DirectoryFileFailed) -> None:
         self.failures += 1
-        if not self.trouble:
+        if not self.trouble and not self._is_closed:
             _logger.error(
                 "%s; the directory goes on in memory, and is written as soon as it can be",
                 error,
@@ -218,10 +230,29 @@ class DirectorySaver:
         self.trouble = error.reason
 
     def close(self) -> None:
-        """Close the file. What is not written is lost, which is logged."""
+        """Close the file, without a wait. What is not written is lost, which is logged.
+
+        What a thread writes meanwhile is still written, and the thread closes the file then.
+        """
         if self._is_closed:
             return
         self._is_closed = True
+        batch = self._batch
+        if batch is not None and self._writing is not None and self._writing.done():
+            self._written(batch)
+        elif batch is not None:
+            _logger.warning(
+                "%s: the changes of %d identities are still being written; the file is closed then",
+                self._file.path,
+                len(batch.rows) + len(batch.gone),
+                extra={"event": "identity.directory_closed_later"},
+            )
+        else:
+            self._say_lost()
+        self._file.close()
+
+    def _say_lost(self) -> None:
+        """Log what is not written and will not be."""
         if self._journal:
             _logger.error(
                 "%s: the changes of %d identities are lost: %s",
@@ -230,7 +261,6 @@ class DirectorySaver:
                 self.trouble or "there was no time to write them",
                 extra={"event": "identity.directory_changes_lost"},
             )
-        self._file.close()
 
 
 @dataclass(slots=True)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from onward.actors import Node
 from onward.actors.identity import (
+    SAVE_BATCH,
     DirectoryFile,
     DirectoryFileFailed,
+    DirectoryFileInUse,
     DirectorySaver,
     find_directory_row,
 )
@@ -86,6 +88,71 @@ async def test_batches_are_written_in_another_thread_and_the_rest_at_the_end(
     assert saver.unsaved == 0
     assert threading.get_ident() not in threads
     assert all(find_directory_row(path, key_of(f"many {each}").identity) for each in range(600))
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_the_end_does_not_wait_for_a_thread_that_writes(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    is_full: bool,
+) -> None:
+    path = tmp_path / "node.directory"
+    async with Node("a") as a:
+        ours = await attached(a, directory=path)
+        saver = saver_of(ours)
+        await eventually(lambda: saver.unsaved == 0 and not saver._is_scheduled)
+        if is_full:
+            (pages,) = saver._file._file.execute("PRAGMA page_count").fetchone()
+            saver._file._file.execute(f"PRAGMA max_page_count={pages}")
+        caplog.clear()
+        with saver._file._lock:
+            for number in range(SAVE_BATCH):
+                ours.directory.set_trust(key_of(f"many {number}").identity, 1)
+            await eventually(lambda: saver._writing)
+            ours.directory.set_trust(ONE, 1)
+            ending = asyncio.create_task(saver.save_all())
+            await asyncio.sleep(0)
+            ending.cancel()
+            saver.close()  # the thread has not written yet
+            assert caplog.messages == [
+                f"{path}: the changes of 256 identities are still being written; "
+                "the file is closed then"
+            ]
+            with pytest.raises(DirectoryFileInUse):
+                DirectoryFile(path)
+        await eventually(lambda: saver._batch is None)
+        lost, why = (1, "there was no time to write them")
+        if is_full:
+            lost, why = 257, "database or disk is full"
+        assert caplog.messages[1:] == [f"{path}: the changes of {lost} identities are lost: {why}"]
+        DirectoryFile(path).close()
+    assert (find_directory_row(path, key_of("many 9").identity) is None) is is_full
+    assert find_directory_row(path, ONE) is None
+
+
+async def test_a_thread_that_has_just_written_is_seen_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Node("a") as a:
+        ours = await attached(a, directory=tmp_path / "node.directory")
+        saver = saver_of(ours)
+        await eventually(lambda: saver.unsaved == 0 and not saver._is_scheduled)
+        caplog.clear()
+        held: asyncio.Future[None] = a.loop.create_future()
+
+        def in_thread(write: Callable[[], None]) -> asyncio.Future[None]:
+            write()
+            return held
+
+        monkeypatch.setattr(saver, "_in_thread", in_thread)
+        ours.directory.set_trust(ONE, 1)
+        await eventually(lambda: saver._writing)
+        held.set_result(None)
+        saver.close()
+        assert saver.unsaved == 0
+        await asyncio.sleep(0)  # its own word comes after that
+    assert caplog.messages == []
+    assert find_directory_row(tmp_path / "node.directory", ONE)
 
 
 async def test_a_disk_that_is_full_is_tried_again_and_what_is_left_is_logged(
