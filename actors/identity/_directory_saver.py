@@ -134,10 +134,12 @@ class DirectorySaver:
             return
         self._start(batch, self._in_thread)
 
-    def _start(self, batch: _Batch, in_thread: InThread) -> None:
-        """Have a thread write changes."""
-        self._batch, self._writing = batch, in_thread(partial(self._write, batch))
-        self._writing.add_done_callback(lambda _: self._written(batch))
+    def _start(self, batch: _Batch, in_thread: InThread) -> asyncio.Future[None]:
+        """Write changes in a thread; return what to wait for."""
+        writing = in_thread(partial(self._write, batch))
+        self._batch, self._writing = batch, writing
+        writing.add_done_callback(lambda _: self._written(batch))
+        return writing
 
     def _written(self, batch: _Batch) -> None:
         if batch is not self._batch:
@@ -165,9 +167,7 @@ class DirectorySaver:
                 self._end(batch)
                 await asyncio.sleep(0)
             else:
-                self._start(batch, self._in_thread)
-                assert self._writing is not None
-                await asyncio.wait((self._writing,))
+                await asyncio.wait((self._start(batch, self._in_thread),))
                 await asyncio.sleep(0)
             if batch.error is not None:
                 break

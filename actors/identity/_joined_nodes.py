@@ -32,8 +32,8 @@ _CALL_AFTER: Final = 4.0
 has failed twice by then. It doubles, up to a minute."""
 _LONGEST: Final = 60.0
 _ROOM_AFTER: Final = 1.0
-"""Time until it is looked again whether there is a place to dial a node, in seconds. Those that were
-dialled longest ago come first."""
+"""Time until it is looked again whether there is a place to dial a node, in seconds. Those that
+were dialled longest ago come first."""
 
 
 class JoinedNodes:

@@ -114,10 +114,8 @@ async def test_the_end_does_not_wait_for_a_thread_that_writes(
             await asyncio.sleep(0)
             ending.cancel()
             saver.close()  # the thread has not written yet
-            assert caplog.messages == [
-                f"{path}: the changes of 256 identities are still being written; "
-                "the file is closed then"
-            ]
+            under_way = "the changes of 256 identities are still being written"
+            assert caplog.messages == [f"{path}: {under_way}; the file is closed then"]
             with pytest.raises(DirectoryFileInUse):
                 DirectoryFile(path)
         await eventually(lambda: saver._batch is None)
