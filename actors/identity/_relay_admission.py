@@ -36,11 +36,14 @@ if TYPE_CHECKING:
     from ._relay_paths import RelayPaths
     from ._router import Router
 
-__all__ = ["EXIT_ASKS", "Charged", "RelayAdmission", "named_in"]
+__all__ = ["EXIT_ASKS", "EXIT_ASKS_OF_PEER", "Charged", "RelayAdmission", "named_in"]
 
 EXIT_ASKS: Final = 20
 """Most look-ups of an exit, for what it lets out, at once and in each second. Beyond: it asks for
 nothing, which is counted, and the message is dropped as one of which the node is not known."""
+EXIT_ASKS_OF_PEER: Final = EXIT_ASKS // 4
+"""Most of these look-ups for the messages of one node next to the exit. Beyond: as with
+`EXIT_ASKS`, and others have what is left."""
 
 Charged: TypeAlias = ReservationCharge | None
 """What a message was charged to; `None` if it needs no reservation."""
@@ -67,6 +70,7 @@ class RelayAdmission:
 
     __slots__ = (
         "_asks",
+        "_asks_of",
         "_key",
         "_paths",
         "_router",
@@ -92,6 +96,8 @@ class RelayAdmission:
         self.policy = policy
         self.rates: Final = RateLimiter(limits)
         self._asks: Final = RateLimiter(RelayLoadLimits(rate=EXIT_ASKS, burst=EXIT_ASKS))
+        share = RelayLoadLimits(rate=EXIT_ASKS_OF_PEER, burst=EXIT_ASKS_OF_PEER)
+        self._asks_of: Final = RateLimiter(share)
         self.reservations: Final = Reservations(router.own, reservations)
         self.refused: Final = Counter[RelayStatus]()
         self.on_refused: Final[list[Callable[[RelayStatus], object]]] = []
@@ -118,7 +124,7 @@ class RelayAdmission:
             return self.is_ok(RelayStatus.PERMISSION_DENIED)
         home = self._paths.home(message.dst)
         if home is None:
-            self.look_up(message.dst.identity)
+            self.look_up(message.dst.identity, peer)
             return self.is_ok(RelayStatus.CONNECTION_FAILED)
         return self.is_ok(self.allows(source, home))
 
@@ -129,12 +135,18 @@ class RelayAdmission:
         is_engine = destination.kind is DestinationKind.ENGINE
         return is_engine and self._router.engines.of(destination.identity) is not None
 
-    def look_up(self, identity: Identity) -> None:
+    def look_up(self, identity: Identity, peer: Identity) -> None:
         """Ask others for what an exit needs to know of an identity, for a later message to it.
 
         Senders choose the identity, so few are asked for: the other look-ups of the node go on.
+
+        Args:
+            identity: The identity.
+            peer: The node that the message came from, which has a share alone.
         """
-        if self._asks.spend(self._router.own, self._router.loop_time()) is RelayStatus.OK:
+        now = self._router.loop_time()
+        share = self._asks_of.spend(peer, now)
+        if share is RelayStatus.OK and self._asks.spend(self._router.own, now) is RelayStatus.OK:
             self._router.lookups.ask(identity)
         else:
             self._router.counts["look-ups of an exit beyond its rate"] += 1

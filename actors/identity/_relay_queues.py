@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol import OnwardError
 from ...protocol.identity import (
     HANDLE_SIZE,
     EngineContent,
+    HandleTable,
     Identity,
     P2PContent,
     P2PMessage,
@@ -44,6 +46,7 @@ class Going(NamedTuple):
         source: The source of it, if it is not that node.
         charge: What it was charged to.
         may_wait: Whether it is held if it cannot be sent at once.
+        engines: The identities that it is of and for, if this node lets it out.
     """
 
     content: Passed
@@ -52,6 +55,11 @@ class Going(NamedTuple):
     source: Identity | None = None
     charge: Charged = None
     may_wait: bool = True
+    engines: tuple[Identity, ...] = ()
+
+    def is_of(self, identity: Identity) -> bool:
+        """Whether it came from an identity, or is let out of it or to it."""
+        return identity in {self.previous, self.source, *self.engines}
 
 
 class RelayQueues:
@@ -62,6 +70,7 @@ class RelayQueues:
         worker: Its worker, for the timer.
         limits: The limits of what is held.
         admission: What the relay admits, which refunds what is not carried.
+        handles: The ways of answers, of which that to something that is dropped is forgotten.
 
     Attributes:
         holdings: How much is held.
@@ -72,6 +81,7 @@ class RelayQueues:
     __slots__ = (
         "_admission",
         "_due",
+        "_handles",
         "_held",
         "_router",
         "_timer",
@@ -82,11 +92,17 @@ class RelayQueues:
     )
 
     def __init__(
-        self, router: Router, worker: Worker, limits: RelayLoadLimits, admission: RelayAdmission
+        self,
+        router: Router,
+        worker: Worker,
+        limits: RelayLoadLimits,
+        admission: RelayAdmission,
+        handles: HandleTable,
     ) -> None:
         self._router: Final = router
         self._worker: Final = worker
         self._admission: Final = admission
+        self._handles: Final = handles
         self.holdings: Final = RelayHoldings(limits)
         # Of each node that has no link, or a link with no room.
         self._held: Final[dict[Identity, deque[Going]]] = {}
@@ -139,17 +155,34 @@ class RelayQueues:
         if held:
             self._held[node] = held
 
-    def drop(self, node: Identity) -> None:
-        """Drop what is held for a node, as it is banned."""
-        for each in self._held.pop(node, ()):
-            self._release(node, each)
+    def drop(self, identity: Identity) -> None:
+        """Drop what is held for a node that is banned, and what is held of an identity that is."""
+        for each in self._held.pop(identity, ()):
+            self._release(identity, each)
             self._drop(each, "messages held for a node that is banned")
+        self._drop_held(lambda each: each.is_of(identity), "messages held of what is banned")
+
+    def _drop_held(self, is_over: Callable[[Going], bool], reason: str) -> None:
+        """Drop what is held and of no use any more."""
+        for node, held in list(self._held.items()):
+            over = [each for each in held if is_over(each)]
+            if over:
+                left = [each for each in held if not is_over(each)]
+                held.clear()
+                held.extend(left)
+            for each in over:
+                self._release(node, each)
+                self._drop(each, reason)
+            if not held and not self._is_joined(node):
+                del self._held[node]
 
     def _release(self, node: Identity, going: Going) -> None:
         self.holdings.release(node, size_of(going.content), going.previous, going.source)
 
     def _drop(self, going: Going, reason: str) -> None:
         self._admission.refund(going.charge)
+        if isinstance(going.content, RelayContent) and going.content.handle is not None:
+            self._handles.forget(going.content.handle)
         self._router.counts[reason] += 1
 
     def close(self) -> None:
@@ -194,17 +227,7 @@ class RelayQueues:
         """Drop what has expired."""
         self._timer = None
         now = self._router.milliseconds()
-        for node, held in list(self._held.items()):
-            left = [each for each in held if each.expiry >= now]
-            for each in held:
-                if each.expiry < now:
-                    self._release(node, each)
-                    self._drop(each, _EXPIRED)
-            if len(left) != len(held):
-                held.clear()
-                held.extend(left)
-            if not held and not self._is_joined(node):
-                del self._held[node]
+        self._drop_held(lambda each: each.expiry < now, _EXPIRED)
         expiries = [each.expiry for held in self._held.values() for each in held]
         if expiries:
             self._arm(min(expiries))

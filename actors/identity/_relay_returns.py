@@ -44,6 +44,7 @@ class RelayReturns:
         router: The router.
         admission: What the relay admits.
         queues: What is passed on.
+        handles: The ways.
 
     Attributes:
         handles: The ways.
@@ -51,11 +52,17 @@ class RelayReturns:
 
     __slots__ = ("_admission", "_queues", "_router", "handles")
 
-    def __init__(self, router: Router, admission: RelayAdmission, queues: RelayQueues) -> None:
+    def __init__(
+        self,
+        router: Router,
+        admission: RelayAdmission,
+        queues: RelayQueues,
+        handles: HandleTable,
+    ) -> None:
         self._router: Final = router
         self._admission: Final = admission
         self._queues: Final = queues
-        self.handles: Final = HandleTable()
+        self.handles: Final = handles
 
     def keep(
         self,
@@ -66,6 +73,7 @@ class RelayReturns:
         *,
         reserved: Identity | None = None,
         opens: bytes = NO_REPLY,
+        engines: tuple[Identity, ...] = (),
     ) -> bytes | None:
         """Keep the way of an answer; return the handle for it, or `None`.
 
@@ -78,13 +86,22 @@ class RelayReturns:
             user: The node that it goes to; `None` if it is for this node.
             reserved: The node with the reservation that it is charged to.
             opens: What the answer is opened with here, if this node is an exit.
+            engines: The identities that it is of and for, if this node is an exit.
         """
         if content.handle is None:
             return None
         handle = secrets.token_bytes(HANDLE_SIZE)
         source = None if peeled.source == peer else peeled.source
         entry = ReturnHandle(
-            peer, content.handle, peeled.reply_key, peeled.expiry, user, source, reserved, opens
+            peer,
+            content.handle,
+            peeled.reply_key,
+            peeled.expiry,
+            user,
+            source,
+            reserved,
+            opens,
+            engines,
         )
         if self.handles.add(handle, entry, self._router.milliseconds()) is None:
             return handle

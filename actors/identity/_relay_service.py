@@ -37,6 +37,7 @@ from ...protocol.identity import (
     build_onion,
     parse_target,
 )
+from ._relay_admission import named_in
 from ._relay_queues import Going, Passed, RelayQueues, size_of
 from ._relay_returns import RelayReturns
 from ._relay_statistics import RelayStatistics
@@ -117,8 +118,9 @@ class RelayService:
         self._tags: Final = LayerTags()
         self._peeler: Final = Peeler(router.own, sealing, self._tags, admission, router.verifiers)
         self.admission: Final = admission
-        self.queues: Final = RelayQueues(router, worker, limits, admission)
-        self.returns: Final = RelayReturns(router, admission, self.queues)
+        handles = HandleTable()
+        self.queues: Final = RelayQueues(router, worker, limits, admission, handles)
+        self.returns: Final = RelayReturns(router, admission, self.queues, handles)
         self.on_passed: Final[list[Callable[[PassedOn], object]]] = []
 
     @property
@@ -175,7 +177,7 @@ class RelayService:
         """
         key = self._paths.sealing_key(home)
         if key is None:
-            self.admission.look_up(home)
+            self.admission.look_up(home, peer)
             self.admission.is_ok(RelayStatus.CONNECTION_FAILED)
             return
         is_wanted = content.handle is not None and peeled.reply_key != NO_REPLY
@@ -209,11 +211,19 @@ class RelayService:
         charge = self.admission.charge(source, following, len(envelope))
         if isinstance(charge, RelayStatus):
             return
+        # Only an exit has seen what is in a message that goes on.
+        engines = () if peeled.message is None else named_in(peeled.message)
         handle = None
         if is_wanted:
             reserved = None if charge is None else charge.node
             handle = self.returns.keep(
-                peer, content, peeled, following, reserved=reserved, opens=opens
+                peer,
+                content,
+                peeled,
+                following,
+                reserved=reserved,
+                opens=opens,
+                engines=engines,
             )
         passed = RelayContent(envelope, handle)
         tprefs = peeled.tprefs
@@ -224,6 +234,7 @@ class RelayService:
             None if source == peer else source,
             charge,
             may_wait=tprefs is None or tprefs.reliability is Reliability.RELIABLE,
+            engines=engines,
         )
         if self.admission.is_ok(self.queues.send(following, going)):
             self._tell(peer, following, passed)
@@ -334,5 +345,5 @@ class RelayService:
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity."""
         self.reservations.end(identity)
-        self.handles.forget_peer(identity)
+        self.handles.forget_banned(identity)
         self.queues.drop(identity)

@@ -10,6 +10,7 @@ What a handle is refused for is counted, and nothing is sent to any peer for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -81,7 +82,10 @@ class _Handles(Generic[_E]):
 
     def forget_peer(self, peer: Identity) -> None:
         """Forget the handles of a peer that is not trusted any more."""
-        for handle in [each for each, entry in self._entries.items() if entry.peer == peer]:
+        self._forget_all([each for each, entry in self._entries.items() if entry.peer == peer])
+
+    def _forget_all(self, handles: Iterable[bytes]) -> None:
+        for handle in handles:
             self._remove(handle)
 
     def forget(self, handle: bytes) -> None:
@@ -165,6 +169,20 @@ class HandleTable(_Handles[ReturnHandle]):
             BadKey: The handle has another size.
         """
         return self._add(handle, entry, now)
+
+    def forget_banned(self, identity: Identity) -> None:
+        """Forget the handles of an identity that is not trusted any more, and those for its use.
+
+        Of these are what it has passed to this node, what it is the source of, and what this node
+        has let out of it or to it.
+        """
+        self._forget_all(
+            [
+                handle
+                for handle, entry in self._entries.items()
+                if identity in {entry.peer, entry.user, entry.source, *entry.engines}
+            ]
+        )
 
     def pass_back(
         self, handle: bytes, peer: Identity, reply: bytes, nonce: bytes, now: int

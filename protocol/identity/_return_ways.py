@@ -48,6 +48,7 @@ class ReturnHandle:
         reserved: The node with the reservation that the message was charged to, as the answer is.
         opens: The key that the answer is sealed with for this node, 32 bytes, if it has let the
             message out: it seals the answer anew. `NO_REPLY` for a relay.
+        engines: The identities that the message is of and for, if this node has let it out.
 
     Raises:
         BadKey: The reply key or the handle has another size.
@@ -61,6 +62,7 @@ class ReturnHandle:
     source: Identity | None = None
     reserved: Identity | None = None
     opens: bytes = field(default=NO_REPLY, repr=False)
+    engines: tuple[Identity, ...] = ()
 
     def __post_init__(self) -> None:
         check_handle(self.handle)

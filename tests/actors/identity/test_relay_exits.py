@@ -11,7 +11,7 @@ import pytest
 from onward.actors import Node, Unresolved
 from onward.actors.identity._lookups_part import LookupsPart
 from onward.actors.identity._outgoing import ONWARD
-from onward.actors.identity._relay_admission import EXIT_ASKS
+from onward.actors.identity._relay_admission import EXIT_ASKS_OF_PEER
 from onward.actors.identity._session import Session
 from onward.protocol import UnreadableAddress
 from onward.protocol.identity import (
@@ -149,7 +149,7 @@ async def test_a_flood_for_engines_that_are_not_known_leaves_look_ups_to_others(
     nodes: dict[str, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, r, s, x, _ = await line_of(nodes)
-    engines = [key_of(f"unknown {number}").identity for number in range(EXIT_ASKS + 30)]
+    engines = [key_of(f"unknown {number}").identity for number in range(EXIT_ASKS_OF_PEER + 30)]
     asked: list[Identity] = []
 
     def ask(_: LookupsPart, identity: Identity) -> None:
@@ -160,9 +160,15 @@ async def test_a_flood_for_engines_that_are_not_known_leaves_look_ups_to_others(
         a.node.send(f"{relay_text(r, s, x)} => {engine_text(engine)}?exit=yes", b"x")
     reason = "look-ups of an exit beyond its rate"
     await eventually(lambda: x.identities.refused().get(reason) == 30)
-    assert len(set(asked) & set(engines)) == EXIT_ASKS
-    failed = {RelayStatus.CONNECTION_FAILED: EXIT_ASKS + 30}
+    assert len(set(asked) & set(engines)) == EXIT_ASKS_OF_PEER
+    failed = {RelayStatus.CONNECTION_FAILED: EXIT_ASKS_OF_PEER + 30}
     assert x.identities.relay_statistics().refused == failed
+    # What comes from another node next to the exit is looked up at once, until all is used.
+    admission, others = x.relays.service.admission, [key_of(each).identity for each in "klmno"]
+    for other in others:
+        for _ in range(EXIT_ASKS_OF_PEER + 1):
+            admission.look_up(other, other)
+    assert [asked.count(each) for each in others] == [EXIT_ASKS_OF_PEER] * 3 + [0, 0]
 
 
 async def test_a_node_that_is_started_again_takes_what_is_let_out_after_a_while(
@@ -362,3 +368,21 @@ async def test_an_exit_lets_nothing_out_that_has_a_scope(nodes: dict[str, Node])
 def session_of(member: Member, peer: Member) -> Session:
     """Return the session of a node with a peer."""
     return member.identities._router.peers.sessions[peer.own]
+
+
+@pytest.mark.parametrize("banned", ["source", "destination"])
+async def test_what_an_exit_holds_ends_when_its_engine_is_banned(
+    nodes: dict[str, Node], banned: str
+) -> None:
+    a, r, s, x, b = await line_of(nodes, anonymous=True)
+    asks = await Recorder.on(a.node, "asks")
+    source = a.identities.engine("asks", key_of("asks"))
+    b.identities._router.peers.disconnect(x.own, "a test")
+    x.identities._router.peers.disconnect(b.own, "a test")
+    asks.send(f"{relay_text(r, s, x)} => {engine_text(ENGINE.identity)}?exit=yes", b"1")
+    await eventually(lambda: x.identities.relay_statistics().held == 1)
+    assert x.identities.relay_statistics().handles == 1
+    x.identities.ban(source if banned == "source" else ENGINE.identity)
+    found = x.identities.relay_statistics()
+    assert (found.held, found.handles) == (0, 0)
+    assert x.identities.refused()["messages held of what is banned"] == 1

@@ -673,6 +673,49 @@ async def test_threat_15_what_the_policy_does_not_allow_is_dropped(
         assert recorder.messages == []
 
 
+@pytest.mark.parametrize("banned", ["sender", "next"])
+async def test_what_is_held_and_its_handle_end_when_either_end_is_banned(
+    three: tuple[Node, Node, Node], banned: str
+) -> None:
+    a, r, b = three
+    line = sender, relay, far = await member(a), await member(r, relay=OPEN), await member(b, "rec")
+    recorder = await Recorder.on(b, "rec")
+    asks = await Recorder.on(a, "asks")
+    await chain(sender, relay)
+    introduce(*line)
+    await asyncio.sleep(40)
+    for _ in range(5):
+        asks.send(f"{relay_text(relay)} => {node_text(far.own)} => rec", b"x")
+    await eventually(lambda: relay.identities.relay_statistics().held == 5)
+    assert relay.identities.relay_statistics().handles == 5
+    relay.identities.ban(sender.own if banned == "sender" else far.own)
+    found = relay.identities.relay_statistics()
+    assert (found.held, found.held_size, found.handles) == (0, 0, 0)
+    reasons = {
+        "sender": "messages held of what is banned",
+        "next": "messages held for a node that is banned",
+    }
+    assert relay.identities.refused()[reasons[banned]] == 5
+    assert recorder.messages == []
+
+
+async def test_the_handle_of_what_expires_while_it_is_held_ends_with_it(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = three
+    line = sender, relay, far = await member(a), await member(r, relay=OPEN), await member(b)
+    asks = await Recorder.on(a, "asks")
+    await chain(sender, relay)
+    introduce(*line)
+    await asyncio.sleep(40)
+    asks.send(f"{relay_text(relay)} => {node_text(far.own)} => rec", b"x")
+    await eventually(lambda: relay.identities.relay_statistics().held)
+    (held,) = relay.relays.service.queues._held[far.own]
+    await asyncio.sleep((held.expiry - now_of(relay)) / 1000 + 1)
+    found = relay.identities.relay_statistics()
+    assert (found.held, found.handles) == (0, 0)
+
+
 @pytest.mark.parametrize("exits", [False, True])
 async def test_threat_15_a_message_leaves_its_layers_for_another_node_where_that_is_allowed(
     three: tuple[Node, Node, Node], exits: bool

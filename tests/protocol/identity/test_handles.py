@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -284,6 +286,19 @@ def test_used_handles_do_not_pile_up_until_their_expiry() -> None:
         passed(handles.answer(handle, b"", NONCE, NOW))
     assert len(handles) == 0
     assert len(handles._by_expiry) < 300
+
+
+@pytest.mark.parametrize("named", ["peer", "user", "source", "engines"])
+def test_what_is_banned_has_no_handle_and_uses_none(named: str) -> None:
+    banned, other = OnionNode("banned").identity, secret("other handle", 16)
+    changes: dict[str, Any] = {named: (C, banned) if named == "engines" else banned}
+    handles = table()
+    assert handles.add(other, replace(entry(), **changes), NOW) is None
+    handles.forget_banned(banned)
+    assert len(handles) == 1
+    user = banned if named == "user" else B
+    assert handles.pass_back(other, user, REPLY, NONCE, NOW) is HandleRefusal.UNKNOWN
+    assert passed(handles.pass_back(HANDLE, B, REPLY, NONCE, NOW)).peer == A
 
 
 def test_a_peer_that_is_not_trusted_any_more_gets_nothing() -> None:
