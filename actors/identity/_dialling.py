@@ -211,7 +211,7 @@ class Dialling:
 
     def _fail(self, node: Identity, reason: str) -> None:
         self.counts["failed"] += 1
-        times, _ = self._failed.pop(node, None) or self._ended.get(node, (0, 0.0))
+        times, _ = self._failed.pop(node, self._ended.get(node, (0, 0.0)))
         rest = min(_LONGEST_REST, _SHORTEST_REST * 2 ** min(times, 10))
         self._failed[node] = times + 1, self._router.loop_time() + rest
         if len(self._failed) > _MOST_FAILED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import Address, Message, OnwardError
+from ...protocol import IDENTITY, Address, Message, OnwardError
 from ...protocol.identity import (
     SCOPE_ANY,
     BadRecord,
@@ -153,7 +153,8 @@ class Incoming:
         pair = message.dst.identity, message.src
         if back[:1] == (ASKS,):
             back = answer_address(*pair, message.id), *back[1:]
-            self._router.dialling.asked(node)
+            if reply is None:
+                self._router.dialling.asked(node)
         if reply is not None:
             back = reply, *back
         link, _ = self._router.links.get(pair, node)
@@ -167,6 +168,9 @@ class Incoming:
         router, src = self._router, message.src
         onward, back = inner[0], inner[1]
         if onward and is_reserved(onward[0]) and onward[0] != ENGINE:
+            return "messages with an address of the router"
+        is_sent_on = len(onward) > 1 and onward[0][0] == IDENTITY and onward[0] != ENGINE
+        if is_sent_on and is_reserved(onward[1]):  # else it is refused once it is charged for
             return "messages with an address of the router"
         if back[:1] == (ASKS,) and router.find_part(message.dst.kind) is None:
             back = back[1:]

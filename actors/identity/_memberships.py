@@ -316,7 +316,10 @@ class Memberships:
             async with limit:
                 answer = founded.admit(request)
                 lets_in = await answer if isawaitable(answer) else answer
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # the node ends
             if not (limit.expired() and isinstance(error, TimeoutError)):
                 self._router.counts["decisions about requests to join that have failed"] += 1
                 _logger.exception(

@@ -31,7 +31,7 @@ class OtherThreads:
         self._lock: Final = threading.Lock()
         self._pending: Pending | None = None
 
-    def is_current(self) -> bool:
+    def is_another(self) -> bool:
         """Whether the current thread is another one than that of the loop."""
         return threading.get_ident() != self._thread
 
@@ -40,8 +40,9 @@ class OtherThreads:
         with self._lock:
             pending = self._pending
             if pending is None:
-                pending = self._pending = Pending()
+                pending = Pending()
                 self._loop.call_soon_threadsafe(self._resume, pending)
+                self._pending = pending  # not if the loop is closed, which that has told
         return pending
 
     def _resume(self, pending: Pending, looks: int = _MOST_LOOKS) -> None:

@@ -61,6 +61,9 @@ class ReachedNodes:
             before = max(reached.begins, above)
             from_now = self._router.milliseconds() + MAX_SKEW // 2
             reached.begins = max(from_now, created + MAX_SKEW, before + 1 if before else 0)
+            blind = self._nodes.get(to.identity)
+            if blind is not None and blind is not reached and blind.begins == reached.begins:
+                reached.begins += 1  # others may be under way with these
             reached.created, reached.ids = created, MessageIds()
         return reached.ids.take(own, to, reached.begins)
 
@@ -76,6 +79,8 @@ class ReachedNodes:
         """
         reached, from_now = self._reached(to.identity), self._router.milliseconds() + MAX_SKEW // 2
         if from_now - reached.begins >= _BEGIN_ANEW:
+            while any(each.begins == from_now for each in self._nodes.values()):
+                from_now += 1  # ids to its node may begin with that
             reached.begins, reached.ids = from_now, MessageIds()
         return reached.ids.take(own, to, reached.begins)
 

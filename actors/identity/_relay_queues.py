@@ -204,6 +204,8 @@ class RelayQueues:
         self.relayed_size += size_of(going.content)
 
         def failed(_: OnwardError) -> None:
+            self.relayed -= 1
+            self.relayed_size -= size_of(going.content)
             self._drop(going, "relayed messages that a link has not sent")
 
         room = self._router.outgoing.tell(node, going.content, failed, going.expiry)

@@ -295,6 +295,8 @@ class RelayService:
         asked, asker = self._router.home(by), self._router.home(to)
         if asked is None or asker is None:
             return True  # the question was not relayed in the clear, or the answer has no way
+        if not self.admission.admits(asked):
+            return False
         return self._counted(self.admission.charge(asker, asked, size), size)
 
     def _counted(self, charge: Charged | RelayStatus, size: int) -> bool:

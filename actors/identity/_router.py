@@ -214,7 +214,7 @@ class Router(RouterParts, PeerEvents):
             raise UnreadableAddress(to, str(error)) from None
         if following and is_reserved(following[0]):
             raise UnreadableAddress(following[0], "the router alone writes it")
-        if self._other_threads.is_current():
+        if self._other_threads.is_another():
             return self._other_threads.pending()  # the rule is asked again on the loop
         target = self.with_wishes(target)
         check_security(to, target)

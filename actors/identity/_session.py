@@ -176,8 +176,10 @@ class Session:
                 await self._send_wait(data)
             except OnwardError as error:
                 error.lost = None
+                self._go_on()
                 failed(error)
-            self._go_on()
+            else:
+                self._go_on()
         self._pump = None
 
     def _go_on(self) -> None:

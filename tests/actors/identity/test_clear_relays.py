@@ -122,6 +122,36 @@ async def test_a_peer_has_a_rate_in_the_clear_as_well(three: tuple[Node, Node, N
     await eventually(lambda: r.identities.relay_statistics().refused == over)
 
 
+async def test_answers_in_the_clear_have_the_rate_of_the_node_that_sends_them(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN, rate=1, burst=2)
+    asked = await Recorder.on(b.node, "echo 2")
+    engine = b.identities.engine("echo 2")
+    back = await Recorder.on(a.node, "back")
+    await asyncio.sleep(1)
+    back.send(f"{node_text(r.own)} => {engine_text(engine)}", b"?")
+    question = await asked.next()
+    for _ in range(9):
+        asked.reply(question, b"!")
+    over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 7}
+    await eventually(lambda: r.identities.relay_statistics().refused == over)
+    await eventually(lambda: len(back.messages) == 2)
+
+
+async def test_what_the_router_would_refuse_behind_an_identity_is_not_charged(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
+    await b.identities.reserve(r.own, messages=9)
+    for number in range(5):
+        a.node.send(f"{node_text(r.own)} => {node_text(b.own)} => 36#self => echo", b"%d" % number)
+    reason = "messages with an address of the router"
+    await eventually(lambda: r.identities.refused() == {reason: 5})
+    found = r.identities.relay_statistics()
+    assert (found.charged, found.relayed) == (0, 0)
+
+
 async def test_what_cannot_be_sent_on_is_not_exposed(three: tuple[Node, Node, Node]) -> None:
     a, r, b = await line_of(three, OPEN)
     for address in (

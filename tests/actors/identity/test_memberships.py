@@ -251,6 +251,19 @@ async def test_a_decision_that_raises_a_timeout_of_its_own_has_failed(a: Node, c
     assert ours.refused() == {"decisions about requests to join that have failed": 1}
 
 
+async def test_a_decision_that_was_cancelled_by_its_program_has_failed(a: Node, c: Node) -> None:
+    ours = await attached(c)
+
+    async def admit(_: JoinRequest) -> bool:
+        raise asyncio.CancelledError
+
+    ours.found_domain(DOMAIN, admit=admit)
+    strange = await StrangeNode.on(a, c, STRANGE)
+    tell(strange, joining(ours))
+    assert (await answered(strange)).result is ResultCode.DENIED
+    assert ours.refused() == {"decisions about requests to join that have failed": 1}
+
+
 async def test_a_node_that_is_banned_while_it_is_decided_is_not_let_in(a: Node, c: Node) -> None:
     ours = await attached(c)
     decided = asyncio.Event()

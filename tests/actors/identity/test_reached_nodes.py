@@ -7,10 +7,13 @@ import asyncio
 import pytest
 
 from onward.actors import Node
+from onward.actors.identity._reached_nodes import ReachedNodes
 from onward.protocol import LinkLost, RequestTimeout
 from onward.protocol.identity import (
     AdvertAddress,
     AdvertSource,
+    Destination,
+    DestinationKind,
     Identity,
     NodeAdvert,
     RelayPolicy,
@@ -137,3 +140,16 @@ async def test_an_engine_that_has_moved_is_found_again(a: Node, b: Node, c: Node
         with pytest.raises(LinkLost, match="at another node now"):
             await asker.identities.request(engine, b"the one that has it looked up", timeout=3)
         assert (await asker.identities.request(engine, b"there")).payload == b"there"
+
+
+async def test_ids_by_an_exit_and_by_relays_differ(a: Node) -> None:
+    router = (await member(a)).identities._router
+    to = Destination(DestinationKind.ENGINE, key_of("engine").identity)
+    node, own = key_of("node").identity, router.own
+    for blind_first in (True, False):
+        reached, taken = ReachedNodes(router, 10), list[int]()
+        for is_blind in (blind_first, not blind_first) * 3:
+            taken.append(
+                reached.take_blind_id(own, to) if is_blind else reached.take_id(node, own, to, 0)
+            )
+        assert len(set(taken)) == len(taken)

@@ -468,6 +468,8 @@ async def test_what_has_been_given_to_a_link_that_ends_is_counted(
     reason = "relayed messages that a link has not sent"
     await eventually(lambda: r.identities.refused() == {reason: 1})
     assert recorder.messages == []
+    found = r.identities.relay_statistics()
+    assert (found.relayed, found.relayed_size) == (0, 0)
 
 
 async def test_what_is_held_has_limits(three: tuple[Node, Node, Node]) -> None:
