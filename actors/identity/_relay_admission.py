@@ -123,7 +123,7 @@ class RelayAdmission:
         if not self.policy.exits or not is_asked or is_bounded or is_banned:
             return self.is_ok(RelayStatus.PERMISSION_DENIED)
         home = self._paths.home(message.dst)
-        if home is None:
+        if home is None or home == self._router.own:  # one that was here, and has ended
             self.look_up(message.dst.identity, peer)
             return self.is_ok(RelayStatus.CONNECTION_FAILED)
         return self.is_ok(self.allows(source, home))

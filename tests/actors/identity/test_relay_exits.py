@@ -287,6 +287,16 @@ async def test_two_exits_that_take_each_other_for_the_node_pass_a_message_once(
     assert [each.relayed for each in found] == [1, 0]
 
 
+async def test_an_exit_lets_nothing_out_to_itself(nodes: dict[str, Node]) -> None:
+    a, r, s, x, _ = await line_of(nodes)
+    tell_moved(x, x, 1)  # the engine was here, and has ended
+    a.node.send(f"{relay_text(r, s, x)} => {engine_text(ENGINE.identity)}?exit=yes", b"1")
+    await eventually(lambda: x.identities.relay_statistics().refused)
+    found = x.identities.relay_statistics()
+    assert found.refused == {RelayStatus.CONNECTION_FAILED: 1}
+    assert (found.outcomes, found.held) == ({PeelOutcome.REFUSED: 1}, 0)
+
+
 async def test_nothing_is_let_out_that_does_not_ask_for_it(nodes: dict[str, Node]) -> None:
     a, r, s, x, b = await line_of(nodes)
     tell_moved(a, x, 1)  # the sender takes the exit for the node of the engine
