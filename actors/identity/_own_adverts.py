@@ -65,8 +65,9 @@ class OwnAdverts:
         # Versions that others know of this node and engines of it, and when one was heard last.
         self._above: Final[dict[Identity, int]] = {}
         self._heard_at = -_BETWEEN
-        # How often engines have gone above an advert of theirs that says another node.
-        self._raised: Final[dict[Identity, int]] = {}
+        # How often engines have gone above an advert of theirs that says another node, and since
+        # when, in Unix milliseconds.
+        self._raised: Final[dict[Identity, tuple[int, int]]] = {}
         self._is_stale = False
 
     def of_node(self) -> AdvertEnvelope:
@@ -183,11 +184,14 @@ class OwnAdverts:
         ahead = advert.version - read_advert(self.of_engine(engine)).advert.version
         if not 0 <= ahead <= MAX_SKEW // 1000:
             return
-        raised = self._raised.get(identity, 0)
+        now = router.milliseconds()
+        raised, since = self._raised.get(identity, (0, now))
+        if now - since >= _RAISED_TIME:
+            raised, since = 0, now
         if raised >= _MOST_RAISED:
             router.counts["newer adverts of an engine here that say another node"] += 1
             return
-        self._raised[identity] = raised + 1
+        self._raised[identity] = raised + 1, since
         self._renew(engine, advert.version)
 
     def banned_no_longer(self, identity: Identity) -> None:
@@ -240,4 +244,6 @@ _BETWEEN: Final = 1000
 """Least time between two adverts that are made as others know a newer one, in milliseconds."""
 _MOST_RAISED: Final = 3
 """Most times that an engine goes above an advert of its own that says another node, at most
-`MAX_SKEW` ahead. Beyond: counted, and the engine is looked for at that node."""
+`MAX_SKEW` ahead, in `_RAISED_TIME`. Beyond: counted, and the engine is looked for at that node."""
+_RAISED_TIME: Final = 600_000
+"""Time from the first of these after which they are counted anew, in milliseconds."""

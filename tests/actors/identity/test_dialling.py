@@ -321,6 +321,27 @@ async def test_a_link_that_the_other_end_waits_for_stays(a: Node, c: Node) -> No
     assert ours.peers() == theirs.peers() == ()
 
 
+async def test_a_link_to_a_relay_does_not_stay_for_an_answer_that_goes_another_way(
+    a: Node, b: Node, c: Node
+) -> None:
+    asks, relay = await member(a), await member(b, relay=OPEN)
+    there = await member(c, "slow", dials=MEMORY)
+    slow = await Recorder.on(c, "slow")
+    listener = await b.listen("memory://relay of both", expose=[ROUTER])
+    await chain(asks, relay)
+    introduce(asks, relay, there)
+    tell(there.identities, key_of("b"), listener.uri, version=2)
+    c.send(node_text(relay.own), b"")
+    await eventually(there.identities.peers)
+    await asyncio.sleep(40)
+    route = f"{relay_text(relay)} => {node_text(there.own)} => slow"
+    asked = asyncio.create_task(a.request(route, b"hi", timeout=3 * IDLE_TIME))
+    await slow.next()
+    assert there.identities._router.dialling._owed == {}
+    with pytest.raises(OnwardError):
+        await asked
+
+
 async def test_a_link_does_not_stay_for_ever_for_an_answer(a: Node, c: Node) -> None:
     ours, theirs, _ = await dialled(a, c, "never answered")
     slow = await Recorder.on(a, "slow")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from onward.actors import Node
 from onward.actors.identity import ROUTER
 from onward.actors.identity._carriage import ENGINE
+from onward.actors.identity._other_threads import OtherThreads
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.testing import Probe
 from onward.protocol import Address, Message
@@ -369,3 +372,12 @@ async def test_threat_11_records_of_one_bucket_have_one_length_on_a_link(a: Node
     record = strange.channel.open((await strange.probe.next()).payload)
     assert isinstance(record, bytes)
     assert len(record) == 131_072
+
+
+def test_another_thread_is_told_each_time_that_the_loop_is_closed() -> None:
+    loop = asyncio.new_event_loop()
+    threads = OtherThreads(loop)
+    loop.close()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="closed"):
+            threads.pending()
