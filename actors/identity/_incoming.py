@@ -170,7 +170,9 @@ class Incoming:
         if onward and is_reserved(onward[0]) and onward[0] != ENGINE:
             return "messages with an address of the router"
         is_sent_on = len(onward) > 1 and onward[0][0] == IDENTITY and onward[0] != ENGINE
-        if is_sent_on and is_reserved(onward[1]):  # else it is refused once it is charged for
+        if is_sent_on and any(
+            map(is_reserved, onward[1:2])
+        ):  # else it is refused once it is charged for
             return "messages with an address of the router"
         if back[:1] == (ASKS,) and router.find_part(message.dst.kind) is None:
             back = back[1:]

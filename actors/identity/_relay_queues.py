@@ -145,7 +145,7 @@ class RelayQueues:
             return
         del self._held[node]
         now = self._router.milliseconds()
-        while held and node not in self._held:
+        while held and node not in self._held and self._is_joined(node):
             each = held.popleft()
             self._release(node, each)
             if each.expiry < now:

@@ -455,6 +455,37 @@ async def test_what_a_link_has_no_room_for_is_held_until_it_has(
     await eventually(lambda: len(recorder.messages) == 5)
 
 
+async def test_what_is_held_stays_so_if_the_link_ends_as_it_is_sent(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+    queues, peers = r.relays.service.queues, r.identities._router.peers
+    send = peers.send
+    room: asyncio.Future[None] = r.node.loop.create_future()
+
+    def send_to_full(*given: object) -> asyncio.Future[None]:
+        assert send(*given) is None  # type: ignore[arg-type]
+        return room
+
+    def end(node: Identity, _record: bytes, failed: Failed, _expiry: int | None = None) -> None:
+        peers.send = send  # type: ignore[method-assign]
+        peers._disconnect(peers.sessions[node], "a test")
+        failed(LinkDown("b", "a test"))
+
+    peers.send = send_to_full  # type: ignore[method-assign,assignment]
+    for _ in range(4):
+        sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE))))
+    await eventually(lambda: queues.holdings.messages == 3)
+    peers.send = end  # type: ignore[method-assign,assignment]
+    room.set_result(None)
+    reason = "relayed messages that a link has not sent"
+    await eventually(lambda: r.identities.refused() == {reason: 1})
+    await eventually(lambda: queues.holdings.messages == 2)
+    # They go over the next link.
+    await chain(r, b)
+    await eventually(lambda: len(recorder.messages) == 3)
+
+
 async def test_what_has_been_given_to_a_link_that_ends_is_counted(
     pair: tuple[Member, Member], sender: Sender, recorder: Recorder
 ) -> None:
