@@ -169,10 +169,9 @@ class Incoming:
         onward, back = inner[0], inner[1]
         if onward and is_reserved(onward[0]) and onward[0] != ENGINE:
             return "messages with an address of the router"
-        is_sent_on = len(onward) > 1 and onward[0][0] == IDENTITY and onward[0] != ENGINE
-        if is_sent_on and any(
-            map(is_reserved, onward[1:2])
-        ):  # else it is refused once it is charged for
+        is_sent_on = bool(onward) and onward[0][0] == IDENTITY and onward[0] != ENGINE
+        following = onward[1:] if is_sent_on else ()
+        if following and is_reserved(following[0]):  # else it is refused once it is charged for
             return "messages with an address of the router"
         if back[:1] == (ASKS,) and router.find_part(message.dst.kind) is None:
             back = back[1:]
