@@ -384,8 +384,10 @@ class Dispatching(NodePart):
         except UnknownAddress:
             return
         try:
+            # `wait_for` of Python 3.11 can miss that it is cancelled, as the link is closed.
             with suppress(TimeoutError):
-                await asyncio.wait_for(closed.wait(), JOINED)
+                async with asyncio.timeout(JOINED):
+                    await closed.wait()
             text = str(link)
             if not (closed.is_set() or any(each.link == text for each in dispatcher.nodes())):
                 _logger.warning(

@@ -258,7 +258,8 @@ class NodeIdentity:
 
         wait = FIRST
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._tried.wait(), LONGEST)
+            async with asyncio.timeout(LONGEST):
+                await self._tried.wait()
         while True:
             try:
                 await self.identities.reserve(relay)

@@ -120,7 +120,8 @@ class _NodeProcess:
             self.tell("end")
             self._input.close()
         try:
-            await asyncio.wait_for(self._process.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._process.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):
                 self._process.kill()

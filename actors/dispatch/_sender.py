@@ -90,7 +90,8 @@ class Sender(ABC):
             self._drains.append(future)
             try:
                 left = None if deadline is None else max(0.0, deadline - self._core.now())
-                await asyncio.wait_for(future, left)
+                async with asyncio.timeout(left):
+                    await future
             except TimeoutError:
                 return False
             finally:
@@ -199,7 +200,8 @@ class Sender(ABC):
             while True:
                 left = None if deadline is None else max(0.0, deadline - self._core.now())
                 try:
-                    await asyncio.wait_for(asyncio.shield(future), left)
+                    async with asyncio.timeout(left):
+                        await asyncio.shield(future)
                 except TimeoutError:
                     return False
                 if self.closed:

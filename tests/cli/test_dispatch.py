@@ -246,6 +246,27 @@ def test_with_principals_a_neighbour_needs_a_role(tmp_path: Path) -> None:
     assert roles("--neighbour-role", "a", "--neighbour-role", "b", *principals) == ("a", "b")
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_its_end_is_not_missed_as_a_link_is_closed(turns: int, monkeypatch: Patch) -> None:
+    part, closed = Dispatching(arguments()), list[Callable[[], None]]()
+
+    def watch(_link: Address, on_closed: Callable[[], None]) -> Callable[[], None]:
+        closed.append(on_closed)
+        return lambda: None
+
+    there = SimpleNamespace(node=SimpleNamespace(watch=watch), nodes=list)
+    monkeypatch.setattr(part, "_running", lambda: there)
+    task = asyncio.create_task(part._until_closed("tcp://there", Address(0, b"link")))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    closed[0]()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_under_way = task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled() is was_under_way
+
+
 async def test_a_neighbour_of_another_name_is_closed(
     caplog: pytest.LogCaptureFixture, monkeypatch: Patch
 ) -> None:
