@@ -198,10 +198,12 @@ class Dialling:
         try:
             await router.peers.join(link, node)
         except BaseException:
-            self._stop(link)
+            router.peers.stop_link(link)
             raise
         if router.peers.link_to(node) != link:
-            self._stop(link)  # the other node has dialled at once, and its link is the one used
+            router.peers.stop_link(
+                link
+            )  # the other node has dialled at once, and its link is the one used
             return
         record = router.directory.peek(node)
         permanent = record is not None and record.local.connection is ConnectionPrefs.PERMANENT
@@ -276,7 +278,7 @@ class Dialling:
         """End the link to a node that was opened for messages, as its session has ended."""
         link = self._forget(session.node)
         if link is not None:
-            self._stop(link)
+            self._router.peers.stop_link(link)
         self.joined.lost(session)
 
     def _forget(self, node: Identity) -> Address | None:
@@ -291,11 +293,6 @@ class Dialling:
             self._timer.cancel()
         for task in self._dials.values():
             task.cancel()
-
-    def _stop(self, link: Address) -> None:
-        cell = self._worker.node.parts.table.cell_at(link)
-        if cell is not None:
-            cell.worker.stop()
 
     def _arm(self) -> None:
         if self._timer is None and self._used:

@@ -107,9 +107,12 @@ class Peers(Handshakes):
             return await self._join(to, link, expected)
         finally:
             if (link, ROUTER) not in self._ways:
-                self._stop(link)  # it is of no use: it has failed, or another link has its place
+                self.stop_link(
+                    link
+                )  # it is of no use: it has failed, or another link has its place
 
-    def _stop(self, link: Address) -> None:
+    def stop_link(self, link: Address) -> None:
+        """Stop the worker of a link, if it lives."""
         cell = self._node.parts.table.cell_at(link)
         if cell is not None:
             cell.worker.stop()

@@ -11,7 +11,6 @@ and only the node that a request is from tries another member.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -159,7 +158,6 @@ class DomainRequests:
     __slots__ = (
         "_limits",
         "_links",
-        "_loads",
         "_node",
         "_of_peer",
         "_pending",
@@ -180,7 +178,6 @@ class DomainRequests:
         self._served: set[Identity] = set()
         self._links: set[Identity] = set()
         self._under_way: dict[Identity, int] = {}
-        self._loads: Mapping[Identity, int] = self._under_way
         self._pending: dict[_Key, _Pending] = {}
         self._of_peer: dict[Identity, int] = {}
         self._size = 0
@@ -222,14 +219,6 @@ class DomainRequests:
         ]
         actions = [action for key in ended for action in self._doubt(self._pop(key))]
         return [each for each in actions if identity != getattr(each, "node", None)]
-
-    def set_loads(self, loads: Mapping[Identity, int]) -> None:
-        """Set the loads of members, as far as they are known, in any unit.
-
-        By default the load of a member is the number of requests that it was sent from here, and
-        has not answered.
-        """
-        self._loads = loads
 
     def get_timer(self) -> int | None:
         """Return when `handle_timer` is due; `None` for never. It looks at all pending requests."""
@@ -404,7 +393,7 @@ class DomainRequests:
             random,
             excluded={*request.path, *pending.tried, self._node},
             alive=self._links,
-            loads=self._loads,
+            loads=self._under_way,
         )
         if member is None:
             return self._fail(pending, result)

@@ -79,15 +79,3 @@ class MessageIds:
         """Whether an id was taken of the counter of a pair; not known of one that was let go."""
         pair = (source, destination)
         return pair in self._next and self._first[pair] <= number < self._next[pair]
-
-    def begin_again(self, source: Identity, destination: Destination) -> None:
-        """Begin the counter of a pair again at the time of the next id.
-
-        A receiver that was restarted has forgotten which ids it has seen, and knows those for new
-        that were begun after its start.
-        """
-        pair = (source, destination)
-        number = self._next.pop(pair, None)
-        if number is not None:
-            del self._first[pair]
-            self._floor = max(self._floor, number)

@@ -226,14 +226,6 @@ def test_a_request_without_a_response_in_time_ends() -> None:
     assert (len(state), state.counters.expired) == (0, 2)
 
 
-def test_load_decides_among_members_with_links() -> None:
-    state = requests(A, B)
-    for node in (A, B):
-        state.open_link(node)
-    state.set_loads({A: 3, B: 1})
-    assert send(state) == [SendDomainRecord(B, asked(ME))]
-
-
 def test_a_member_with_fewer_requests_under_way_is_chosen_first() -> None:
     state = requests(A, B)
     assert send(state, number=1) == [SendDomainRecord(A, asked(ME, number=1))]

@@ -59,16 +59,6 @@ def test_a_counter_that_was_let_go_begins_above_even_if_the_clock_is_set_back() 
     assert ids.take(SOURCE, DESTINATIONS[0], NOW - 3_600_000) > first
 
 
-def test_a_counter_begins_again_at_a_later_time() -> None:
-    ids = MessageIds()
-    first = ids.take(SOURCE, DESTINATIONS[0], NOW)
-    ids.begin_again(SOURCE, DESTINATIONS[0])
-    ids.begin_again(SOURCE, DESTINATIONS[1])
-    assert ids.take(SOURCE, DESTINATIONS[0], NOW + 7) == (NOW + 7) << COUNT_BITS
-    ids.begin_again(SOURCE, DESTINATIONS[0])
-    assert ids.take(SOURCE, DESTINATIONS[0], NOW - 7) == ((NOW + 7) << COUNT_BITS) + 1 > first
-
-
 def test_it_is_known_which_ids_a_counter_has_given() -> None:
     ids = MessageIds(limit=2)
     assert not ids.has_taken(SOURCE, DESTINATIONS[0], NOW << COUNT_BITS)
@@ -76,14 +66,10 @@ def test_it_is_known_which_ids_a_counter_has_given() -> None:
     for number, known in ((first - 1, False), (first, True), (last, True), (last + 1, False)):
         assert ids.has_taken(SOURCE, DESTINATIONS[0], number) is known
     assert not ids.has_taken(SOURCE, DESTINATIONS[1], first)
-    # One that begins again, or was let go for others, has given none that it knows of.
-    ids.begin_again(SOURCE, DESTINATIONS[0])
-    assert not ids.has_taken(SOURCE, DESTINATIONS[0], first)
-    again = ids.take(SOURCE, DESTINATIONS[0], NOW)
-    assert ids.has_taken(SOURCE, DESTINATIONS[0], again)
+    # One that was let go for others has given none that it knows of.
     for destination in DESTINATIONS[1:]:
         ids.take(SOURCE, destination, NOW)
-    assert not ids.has_taken(SOURCE, DESTINATIONS[0], again)
+    assert not ids.has_taken(SOURCE, DESTINATIONS[0], last)
     assert len(ids._first) == len(ids) == 2
 
 
@@ -95,18 +81,16 @@ def test_a_time_that_no_id_can_have_is_refused() -> None:
             ids.take(SOURCE, DESTINATIONS[0], now)
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 50), st.booleans()), max_size=60)
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 50)), max_size=60)
 
 
 @given(STEPS)
-def test_no_pair_has_an_id_twice_and_all_rise(steps: list[tuple[int, int, bool]]) -> None:
+def test_no_pair_has_an_id_twice_and_all_rise(steps: list[tuple[int, int]]) -> None:
     ids, now = MessageIds(limit=2), NOW
     highest: dict[Destination, int] = {}
-    for which, moved, again in steps:
+    for which, moved in steps:
         now += moved
         destination = DESTINATIONS[which]
-        if again:
-            ids.begin_again(SOURCE, destination)
         number = ids.take(SOURCE, destination, now)
         assert number > highest.get(destination, -1)
         highest[destination] = number
