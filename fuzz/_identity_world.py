@@ -17,8 +17,8 @@ from _identity_records import (
 from onward.actors import Node, Worker
 from onward.actors.identity import ROUTER, IdentityKeys, IdentityOptions, Router
 from onward.actors.identity._correspondences import Correspondence
-from onward.actors.identity._greetings import START_SECONDS
-from onward.actors.identity._session import Session
+from onward.actors.identity.links._greetings import START_SECONDS
+from onward.actors.identity.links._session import Session
 from onward.protocol import (
     Address,
     Message,

@@ -37,6 +37,10 @@ INTERNAL = {
     ),
     *("onward.actors.broker.local", "onward.actors.broker.table"),
     *("onward.actors.eventlog.recording", "onward.actors.eventlog.storage"),
+    *(
+        f"onward.actors.identity.{each}"
+        for each in ("directory", "domains", "links", "relays", "topics")
+    ),
     *("onward.transports.node", "onward.transports.streams"),
 }
 """Packages that export nothing; what is public in their modules, the package above exports."""

@@ -12,11 +12,6 @@ It needs the extra `onward[identity]`: `cryptography` has all primitives.
 """
 
 from ._correspondences import Correspondence
-from ._directory_file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_row
-from ._directory_saver import SAVE_BATCH, SAVE_DELAY, SAVE_PAUSE, SAVE_RETRY, DirectorySaver
-from ._directory_service import DirectoryService
-from ._directory_worker import DIRECTORY, DirectoryWorker
-from ._domains_part import DomainStatistics
 from ._engines import Engine, Engines
 from ._errors import (
     DirectoryFileFailed,
@@ -38,18 +33,23 @@ from ._key_file import (
     rotate_key_file,
     unfinished_rotations,
 )
-from ._memberships import Admit, admit_none
 from ._options import IdentityOptions
-from ._own_adverts import ADDRESS_WEIGHT
-from ._peers import ROUTER
-from ._relay_service import PassedOn
-from ._relay_statistics import RelayStatistics
-from ._relays import Relays
 from ._router import Router
 from ._router_worker import RouterWorker
-from ._subscriber_hooks import SubscriberHooks
-from ._topic_reports import TopicReport
-from ._topics_part import Topics
+from .directory._file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_row
+from .directory._own_adverts import ADDRESS_WEIGHT
+from .directory._saver import SAVE_BATCH, SAVE_DELAY, SAVE_PAUSE, SAVE_RETRY, DirectorySaver
+from .directory._service import DirectoryService
+from .directory._worker import DIRECTORY, DirectoryWorker
+from .domains._memberships import Admit, admit_none
+from .domains._part import DomainStatistics
+from .links._peers import ROUTER
+from .relays._part import Relays
+from .relays._service import PassedOn
+from .relays._statistics import RelayStatistics
+from .topics._part import Topics
+from .topics._reports import TopicReport
+from .topics._subscriber_hooks import SubscriberHooks
 
 __all__ = [
     "ADDRESS_WEIGHT",

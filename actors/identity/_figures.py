@@ -11,12 +11,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from ...protocol.identity import DestinationKind, Identity, identity_text, short_text
-from ._relays import Relays
 from ._router_part import RouterPart
+from .relays._part import Relays
 
 if TYPE_CHECKING:
     from ._router import Router
-    from ._topics_part import Topics
+    from .topics._part import Topics
 
 __all__ = ["IDENTITIES", "IDENTITY_FIGURES", "Figures"]
 

@@ -31,7 +31,7 @@ from ._outgoing import ONWARD
 
 if TYPE_CHECKING:
     from ._router import Router
-    from ._session import Session
+    from .links._session import Session
 
 __all__ = ["Incoming"]
 

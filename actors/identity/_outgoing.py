@@ -35,12 +35,12 @@ from ...protocol.identity import (
 from ...protocol.ockam import encode_message
 from ._carriage import ASKS, Carriage, answered_at, carriage_at, reply_at
 from ._options import IdentityOptions
-from ._relay_queues import record_of
-from ._session import MAX_WAITING
+from .links._session import MAX_WAITING
+from .relays._queues import record_of
 
 if TYPE_CHECKING:
     from ._router import Router
-    from ._session import Failed
+    from .links._session import Failed
 
 __all__ = ["ONWARD", "Outgoing", "Undelivered", "not_to_wait"]
 

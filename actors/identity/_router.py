@@ -51,23 +51,23 @@ from .._worker import Worker
 from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
 from ._correspondences import Correspondences
-from ._dialling import Dialling
-from ._directory_service import DirectoryService
-from ._domains_part import DomainsPart
 from ._engines import Engine, Engines
-from ._greetings import Greetings
-from ._heard_adverts import HeardAdverts
 from ._incoming import Incoming
-from ._lookups_part import LookupsPart
 from ._options import IdentityOptions
 from ._other_threads import OtherThreads
 from ._outgoing import ONWARD, Outgoing
-from ._own_adverts import OwnAdverts
 from ._parking import Parking
-from ._peers import PeerEvents, Peers
-from ._relay_paths import check_security
 from ._router_parts import RouterParts
-from ._session import Session
+from .directory._heard_adverts import HeardAdverts
+from .directory._lookups_part import LookupsPart
+from .directory._own_adverts import OwnAdverts
+from .directory._service import DirectoryService
+from .domains._part import DomainsPart
+from .links._dialling import Dialling
+from .links._greetings import Greetings
+from .links._peers import PeerEvents, Peers
+from .links._session import Session
+from .relays._paths import check_security
 
 __all__ = ["Router"]
 

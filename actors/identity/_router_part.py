@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._carriage import Carriage
     from ._engines import Engine
     from ._outgoing import Undelivered
-    from ._session import Session
+    from .links._session import Session
 
 __all__ = ["RouterPart"]
 

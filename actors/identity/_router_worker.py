@@ -10,12 +10,12 @@ from ...protocol import IDENTITY, Message
 from ...protocol.identity import SealingKeys, SigningKey, Verifiers
 from .._worker import Worker
 from ..access import Access, local_only
-from ._directory_worker import DIRECTORY, DirectoryWorker
 from ._figures import IDENTITIES, IDENTITY_FIGURES, Figures
 from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._router import Router
-from ._topics_part import Topics
+from .directory._worker import DIRECTORY, DirectoryWorker
+from .topics._part import Topics
 
 __all__ = ["RouterWorker"]
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
 
-from onward.actors.identity import _greetings
 from onward.actors.identity._correspondences import Correspondences
-from onward.actors.identity._followings import Followings
 from onward.actors.identity._parking import Parking
-from onward.actors.identity._peers import Peers
 from onward.actors.identity._router import Router
+from onward.actors.identity.links import _greetings
+from onward.actors.identity.links._peers import Peers
+from onward.actors.identity.topics._followings import Followings
 from onward.protocol import LinkDown
 from onward.protocol.identity import (
     MAX_SKEW,

@@ -34,7 +34,7 @@ from unittest import mock
 
 from onward.actors import Node, NodeLimits
 from onward.actors.identity import ROUTER, IdentityKeys, IdentityOptions
-from onward.actors.identity._session import MAX_WAITING
+from onward.actors.identity.links._session import MAX_WAITING
 from onward.protocol import OnwardError
 from onward.protocol.identity import (
     MAX_EXPECTED,

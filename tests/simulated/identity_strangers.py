@@ -14,7 +14,7 @@ from unittest import mock
 from onward.actors import Worker
 from onward.actors.identity import ROUTER
 from onward.actors.identity._outgoing import Outgoing
-from onward.actors.identity._session import Failed
+from onward.actors.identity.links._session import Failed
 from onward.protocol import Address, Message, OnwardError
 from onward.protocol.identity import (
     SCOPE_LOCAL,

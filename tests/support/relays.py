@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from onward.actors import Node
 from onward.actors.identity import IdentityOptions, Relays
-from onward.actors.identity._session import Session
+from onward.actors.identity.links._session import Session
 from onward.protocol.identity import (
     AdvertAddress,
     AdvertEnvelope,

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from onward.actors import Instrument, MailboxOptions, Node
 from onward.actors._node_report import node_report
 from onward.actors.identity import ROUTER
-from onward.actors.identity._session import Waiting
+from onward.actors.identity.links._session import Waiting
 from onward.actors.monitoring import Monitor
 from onward.protocol import OnwardError
 from onward.protocol.eventlog import Kind, Outcome

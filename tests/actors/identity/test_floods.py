@@ -80,7 +80,7 @@ async def test_a_storm_of_look_ups_of_the_own_node_has_limits(a: Node, c: Node) 
 async def test_a_storm_of_look_ups_of_one_node_leaves_answers_to_others(
     a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.identity._lookups_part._BURST", 20)
+    monkeypatch.setattr("onward.actors.identity.directory._lookups_part._BURST", 20)
     ours = await attached(c)
     strange, other = await StrangeNode.on(a, c, STRANGE), await StrangeNode.on(b, c, key_of("b"))
     for number in range(500):
@@ -105,7 +105,7 @@ async def test_a_flood_of_adverts_with_valid_signatures_of_unknown_keys_lets_go_
     def small(verifiers: Verifiers, _: object, journal: RowJournal | None) -> Directory:
         return Directory(verifiers, limits, journal)
 
-    monkeypatch.setattr("onward.actors.identity._directory_service.Directory", small)
+    monkeypatch.setattr("onward.actors.identity.directory._service.Directory", small)
     ours, theirs = await attached(c), await attached(b)
     await b.start(Echo, address="echo")
     far = engine_text(theirs.engine("echo"))

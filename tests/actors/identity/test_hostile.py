@@ -11,9 +11,9 @@ import pytest
 from onward.actors import Node, Worker
 from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
 from onward.actors.identity._carriage import ENGINE
-from onward.actors.identity._greetings import START_BURST, START_SECONDS
 from onward.actors.identity._outgoing import ONWARD
-from onward.actors.identity._session import MAX_WAITING, Waiting
+from onward.actors.identity.links._greetings import START_BURST, START_SECONDS
+from onward.actors.identity.links._session import MAX_WAITING, Waiting
 from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost, Message
 from onward.protocol.identity import (
@@ -111,7 +111,7 @@ async def test_nothing_is_taken_of_a_node_that_has_not_greeted(a: Node, c: Node)
 
 
 async def test_greetings_have_a_rate(a: Node, c: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onward.actors.identity._greetings.GREETING_BURST", 4)
+    monkeypatch.setattr("onward.actors.identity.links._greetings.GREETING_BURST", 4)
     ours = await attached(c)
     strange = await StrangeNode.on(a, c, STRANGE)
     for _ in range(9):

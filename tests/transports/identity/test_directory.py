@@ -30,7 +30,7 @@ ONE, OTHER = (key_of(name).identity for name in ("one", "other"))
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have changes written at once, and tried again as soon."""
     for name in ("SAVE_DELAY", "SAVE_PAUSE", "SAVE_RETRY"):
-        monkeypatch.setattr(f"onward.actors.identity._directory_saver.{name}", 0.001)
+        monkeypatch.setattr(f"onward.actors.identity.directory._saver.{name}", 0.001)
 
 
 def saver_of(identities: Identities) -> DirectorySaver:

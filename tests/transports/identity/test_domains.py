@@ -409,7 +409,7 @@ async def test_the_end_of_a_node_ends_what_is_under_way(b: Node) -> None:
 async def test_domains_that_are_served_have_a_limit(
     a: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.identity._served_domains._MAX_SERVED", 1)
+    monkeypatch.setattr("onward.actors.identity.domains._served_domains._MAX_SERVED", 1)
     ours = await attached(a)
     await a.start(Relay, address="relay")
     with pytest.raises(UnknownAddress):

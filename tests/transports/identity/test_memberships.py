@@ -137,12 +137,12 @@ async def test_domains_that_are_founded_and_requests_to_join_have_limits(
 ) -> None:
     ours, theirs = await attached(a), await attached(b)
     await joined((a, ours), b)
-    monkeypatch.setattr("onward.actors.identity._memberships._MAX_FOUNDED", 1)
+    monkeypatch.setattr("onward.actors.identity.domains._memberships._MAX_FOUNDED", 1)
     ours.found_domain(DOMAIN)
     ours.found_domain(DOMAIN)
     with pytest.raises(LimitReached):
         ours.found_domain(key_of("other"))
-    monkeypatch.setattr("onward.actors.identity._memberships._MAX_JOINING", 0)
+    monkeypatch.setattr("onward.actors.identity.domains._memberships._MAX_JOINING", 0)
     with pytest.raises(LimitReached):
         await theirs.join_domain(DOMAIN.identity, ours.own)
 
@@ -174,7 +174,7 @@ async def test_a_request_to_join_ends_with_its_link(a: Node, b: Node) -> None:
 async def test_a_request_to_join_that_is_not_answered_ends(
     a: Node, b: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.identity._memberships._JOIN_TIME", 0.0)
+    monkeypatch.setattr("onward.actors.identity.domains._memberships._JOIN_TIME", 0.0)
     ours, theirs = await attached(a), await attached(b)
     await joined((a, ours), b)
     result = await ours.join_domain(DOMAIN.identity, theirs.own)

@@ -1,0 +1,270 @@
+"""The file of a directory: an SQLite file with a row for each identity.
+
+One node at a time writes it; meanwhile others read it. A batch of rows is in it whole or not at
+all, and outlasts the process once `save` has returned. The write-ahead log is not forced to the
+device for each batch: what was saved in the last moments before the machine loses its power may be
+lost, and the file is as it was before them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from ....protocol.identity import DIRECTORY_VERSION, DirectoryRow, Identity, NewerDirectory
+from ...security._own_files import own_file_fault
+from .._errors import DirectoryFileFailed, DirectoryFileInUse
+
+__all__ = ["DIRECTORY_FILE_MODE", "DirectoryFile", "find_directory_row"]
+
+DIRECTORY_FILE_MODE: Final = 0o600
+"""Mode of the files of directories: their owner may read and write them."""
+
+_APPLICATION: Final = 0x6F6E7769  # "onwi"
+# The columns after the number are the fields of `DirectoryRow`, in their order.
+_TABLE: Final = """\
+CREATE TABLE entry (
+  number INTEGER PRIMARY KEY,
+  identity BLOB NOT NULL UNIQUE,
+  shelf INTEGER NOT NULL,
+  kind INTEGER,
+  envelope BLOB NOT NULL,
+  created INTEGER NOT NULL,
+  local BLOB NOT NULL,
+  equivocated INTEGER NOT NULL
+)"""
+_SELECT: Final = "SELECT identity, shelf, kind, envelope, created, local, equivocated FROM entry "
+_ALL: Final = tuple(
+    f"{_SELECT}WHERE {shelf} ORDER BY number"
+    for shelf in ("shelf = 0", "shelf = 1", "shelf NOT IN (0, 1)")
+)
+_ONE: Final = f"{_SELECT}WHERE identity = ?"
+_REPLACE: Final = """\
+REPLACE INTO entry (identity, shelf, kind, envelope, created, local, equivocated)
+VALUES (?, ?, ?, ?, ?, ?, ?)"""
+_PAGE: Final = 512
+"""Rows that are read at a time."""
+
+
+class DirectoryFile:
+    """The file of a directory, open to write.
+
+    Args:
+        path: The file; it is made if it is not there, with the mode `DIRECTORY_FILE_MODE`. Beside
+            it there is another one, `PATH.lock`, which stays.
+
+    Attributes:
+        path: The file.
+
+    Raises:
+        DirectoryFileInUse: A node has it open.
+        DirectoryFileFailed: It cannot be opened, is damaged, is a file of something else, or other
+            users may read or write it. It is as before.
+        NewerDirectory: A newer version of Onward has written it. It is as before.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        with ExitStack() as to_close:
+            to_close.callback(os.close, _locked(path))
+            _make(path)
+            self._file: Final = self._open()
+            to_close.callback(self._file.close)
+            self._to_close: Final = to_close.pop_all()
+        # A thread may write while another one closes it.
+        self._lock: Final = threading.Lock()
+        self._is_closing = False
+
+    def _open(self) -> sqlite3.Connection:
+        with _reading(self.path) as found:
+            is_new = _is_new(found, self.path)
+            with _failures(self.path):
+                fault = found.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if fault != "ok":
+                raise DirectoryFileFailed(self.path, f"it is damaged: {_line(fault)}")
+        with _failures(self.path):
+            file = sqlite3.connect(
+                self.path, timeout=0, isolation_level=None, check_same_thread=False
+            )
+            try:
+                file.execute("PRAGMA journal_mode=WAL")
+                file.execute("PRAGMA synchronous=NORMAL")
+                if is_new:
+                    file.execute("BEGIN IMMEDIATE")
+                    file.execute(_TABLE)
+                    file.execute(f"PRAGMA application_id={_APPLICATION}")
+                    file.execute(f"PRAGMA user_version={DIRECTORY_VERSION}")
+                    file.execute("COMMIT")
+            except sqlite3.Error:
+                file.close()
+                raise
+        return file
+
+    def pages(self) -> Iterator[list[DirectoryRow]]:
+        """Yield all rows in pages, those that would be let go first before others.
+
+        Raises:
+            DirectoryFileFailed: It cannot be read.
+        """
+        with _failures(self.path):
+            # The three scans take no memory, as sorting would.
+            for query in _ALL:
+                rows = self._file.execute(query)
+                while page := rows.fetchmany(_PAGE):
+                    yield [DirectoryRow._make(each) for each in page]
+
+    def save(self, rows: Iterable[DirectoryRow], gone: Iterable[Identity]) -> None:
+        """Write rows in the place of those of their identities, and remove others, all or none.
+
+        It may be called in another thread than the other methods.
+
+        Raises:
+            DirectoryFileFailed: It cannot be written, as when the disk is full. It is as before.
+        """
+        file = self._file
+        try:
+            with self._lock, _failures(self.path):
+                try:
+                    file.execute("BEGIN IMMEDIATE")
+                    # A row that is replaced has the number after all others.
+                    file.executemany(_REPLACE, rows)
+                    file.executemany(
+                        "DELETE FROM entry WHERE identity = ?", ((each,) for each in gone)
+                    )
+                    file.execute("COMMIT")
+                except sqlite3.Error:
+                    with suppress(sqlite3.Error):
+                        file.execute("ROLLBACK")
+                    raise
+        finally:
+            if self._is_closing:
+                self.close()
+
+    def close(self) -> None:
+        """Close the file: what is in it stays. Idempotent.
+
+        It does not wait: if another thread writes meanwhile, that one closes it then.
+        """
+        self._is_closing = True  # before the look at the lock: the other thread looks after it
+        if self._lock.acquire(blocking=False):
+            try:
+                with suppress(sqlite3.Error):
+                    self._to_close.close()
+            finally:
+                self._lock.release()
+
+
+def find_directory_row(path: Path, identity: Identity) -> DirectoryRow | None:
+    """Read the row of an identity in the file of a directory, which a node may have open.
+
+    Returns:
+        The row; `None` if there is none.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        DirectoryFileFailed: It cannot be read, is damaged, is a file of something else, or other
+            users may read or write it.
+        NewerDirectory: A newer version of Onward has written it.
+    """
+    _check_own(path)
+    with _reading(path) as file:
+        if _is_new(file, path):
+            return None
+        with _failures(path):
+            row = file.execute(_ONE, (identity,)).fetchone()
+    return None if row is None else DirectoryRow._make(row)
+
+
+def _locked(path: Path) -> int:
+    """Keep other writers out; the handle is to be closed in the end.
+
+    The lock is that of a file of its own: a handle of the SQLite file that is closed would end the
+    locks of SQLite in this process.
+    """
+    import fcntl  # not available on Windows, where the rest can be imported
+
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, DIRECTORY_FILE_MODE)
+    except OSError as error:
+        raise DirectoryFileFailed(path, error.strerror or str(error)) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if isinstance(error, BlockingIOError):
+            raise DirectoryFileInUse(path) from None
+        raise DirectoryFileFailed(path, error.strerror or str(error)) from error
+    return handle
+
+
+def _make(path: Path) -> None:
+    """Make the file if it is not there: SQLite would with the permissions of the umask."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        os.close(os.open(path, flags, DIRECTORY_FILE_MODE))
+    except FileExistsError:
+        _check_own(path)
+    except OSError as error:
+        raise DirectoryFileFailed(path, error.strerror or str(error)) from error
+
+
+def _check_own(path: Path) -> None:
+    try:
+        state = path.stat()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DirectoryFileFailed(path, error.strerror or str(error)) from error
+    if not stat.S_ISREG(state.st_mode):
+        raise DirectoryFileFailed(path, "it is no file on a disk")
+    if fault := own_file_fault(state, secret=True):
+        raise DirectoryFileFailed(path, fault)
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[sqlite3.Connection]:
+    """Open the file to read; nothing in it changes."""
+    with _failures(path):
+        name = quote(str(path.absolute()).lstrip("/"))
+        file = sqlite3.connect(f"file:///{name}?mode=ro", uri=True, timeout=1)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _is_new(file: sqlite3.Connection, path: Path) -> bool:
+    """Whether there is nothing in the file yet."""
+    with _failures(path):
+        (application,) = file.execute("PRAGMA application_id").fetchone()
+        (version,) = file.execute("PRAGMA user_version").fetchone()
+        (tables,) = file.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if (application, version, tables) == (0, 0, 0):
+        return True
+    if application != _APPLICATION:
+        raise DirectoryFileFailed(path, "it is a file of something else")
+    if version > DIRECTORY_VERSION:
+        raise NewerDirectory(version, DIRECTORY_VERSION)
+    if version != DIRECTORY_VERSION:
+        raise DirectoryFileFailed(path, f"it is of version {version}, which there never was")
+    return False
+
+
+@contextmanager
+def _failures(path: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DirectoryFileFailed(path, str(error)) from error
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())

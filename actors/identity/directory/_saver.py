@@ -1,0 +1,278 @@
+"""A directory that is saved: read from its file when the node starts, and written as it changes.
+
+Changes are written in batches, a second after the first of them. What the node itself says comes
+first, and there is a pause between batches, so that a flood of adverts takes a small part of the
+disk. A node writes each batch in a thread: a commit can wait for the disk, and now and then copies
+the write-ahead log and waits until that is on the disk, which would hold up its loop. What changes
+meanwhile is written later.
+
+A process that is killed loses those alone that were not written yet. While they cannot be written,
+as when the disk is full, the directory goes on in memory, and they are tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias
+
+from ....protocol import counted
+from ....protocol.identity import (
+    DIRECTORY_VERSION,
+    Directory,
+    DirectoryRow,
+    Identity,
+    Restored,
+    RowJournal,
+)
+from .._errors import DirectoryFileFailed
+from ._file import DirectoryFile
+
+__all__ = ["SAVE_BATCH", "SAVE_DELAY", "SAVE_PAUSE", "SAVE_RETRY", "DirectorySaver"]
+
+InThread: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+"""Calls a function in a thread, and returns what to wait for."""
+
+SAVE_BATCH: Final = 256
+"""Most rows that are written at a time. Beyond: the rest is for later ones."""
+SAVE_DELAY: Final = 1.0
+"""Time from a change until it is written, in seconds."""
+SAVE_PAUSE: Final = 0.1
+"""Time between two batches, in seconds. When the node stops there is none."""
+SAVE_RETRY: Final = 5.0
+"""Time until changes that could not be written are tried again, in seconds."""
+
+_logger = logging.getLogger("onward.actors.identity")
+
+
+class DirectorySaver:
+    """A writer of a directory into its file. Its methods are called on the node's loop.
+
+    Args:
+        directory: The directory.
+        journal: Its journal.
+        file: Its file.
+        after: Calls a function after a time in seconds, as `Worker.after` does.
+        in_thread: Calls a function in a thread, and returns what to wait for; `None`: what is due
+            is written at once, as there are no threads.
+
+    Attributes:
+        restored: The rows that were read at the start.
+        failures: Times that changes could not be written.
+        trouble: Why they cannot be written at present; empty if they can.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        journal: RowJournal,
+        file: DirectoryFile,
+        after: Callable[[float, Callable[[], object]], object],
+        in_thread: InThread | None = None,
+    ) -> None:
+        self.restored = Restored(0, 0, 0)
+        self.failures = 0
+        self.trouble = ""
+        self._directory: Final = directory
+        self._journal: Final = journal
+        self._file: Final = file
+        self._after: Final = after
+        self._in_thread: Final = in_thread
+        # What a thread writes, and what to wait for until it has.
+        self._batch: _Batch | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._is_scheduled = False
+        self._is_ending = False
+        self._is_closed = False
+
+    @property
+    def unsaved(self) -> int:
+        """The number of identities with a change that is not written."""
+        return len(self._journal)
+
+    def load(self) -> Iterator[None]:
+        """Read the file, a page for each step.
+
+        Raises:
+            DirectoryFileFailed: It cannot be read.
+        """
+        for page in self._file.pages():
+            found = self._directory.restore(page, DIRECTORY_VERSION)
+            self.restored = Restored(*map(sum, zip(self.restored, found, strict=True)))
+            yield
+        bad, refused = self.restored.bad, self.restored.refused
+        if bad or refused:
+            _logger.warning(
+                "%s: %s in it are damaged, and for %s there is no place; they stay there",
+                self._file.path,
+                counted(bad, "row"),
+                counted(refused, "row"),
+                extra={"event": "identity.directory_rows_left"},
+            )
+
+    def wake(self) -> None:
+        """Write what has changed, soon."""
+        if self._journal and not self._is_scheduled and not self._is_closed:
+            self._schedule(SAVE_DELAY)
+
+    def _schedule(self, seconds: float) -> None:
+        self._is_scheduled = True
+        self._after(seconds, self._turn)
+
+    def _turn(self) -> None:
+        if self._is_ending or self._is_closed:
+            return
+        if self._in_thread is None:
+            self._go_on(saved=self.save())
+            return
+        batch = self._begin()
+        if batch is None:
+            self._is_scheduled = False
+            return
+        self._start(batch, self._in_thread)
+
+    def _start(self, batch: _Batch, in_thread: InThread) -> asyncio.Future[None]:
+        """Write changes in a thread; return what to wait for."""
+        writing = in_thread(partial(self._write, batch))
+        self._batch, self._writing = batch, writing
+        writing.add_done_callback(lambda _: self._written(batch))
+        return writing
+
+    def _written(self, batch: _Batch) -> None:
+        if batch is not self._batch:
+            return  # it was looked at when the file was closed
+        self._batch = self._writing = None
+        self._go_on(saved=self._end(batch))
+        if self._is_closed:
+            self._say_lost()
+
+    def _go_on(self, *, saved: bool) -> None:
+        """Write what is left, after a pause."""
+        self._is_scheduled = False
+        if self._journal and not self._is_ending and not self._is_closed:
+            self._schedule(SAVE_PAUSE if saved else SAVE_RETRY)
+
+    async def save_all(self) -> None:
+        """Write all changes at the end, without a pause; those that cannot be written are left."""
+        self._is_ending = True
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+            await asyncio.sleep(0)  # what came of it is looked at then
+        while batch := self._begin():
+            if self._in_thread is None:
+                self._write(batch)
+                self._end(batch)
+                await asyncio.sleep(0)
+            else:
+                await asyncio.wait((self._start(batch, self._in_thread),))
+                await asyncio.sleep(0)
+            if batch.error is not None:
+                break
+
+    def save(self) -> bool:
+        """Write a batch of changes; return whether it is written, and false if there is none."""
+        batch = self._begin()
+        if batch is None:
+            return False
+        self._write(batch)
+        return self._end(batch)
+
+    def _begin(self) -> _Batch | None:
+        """Return the changes to write next, as they are now; `None` if there are none."""
+        identities = self._journal.begin(SAVE_BATCH)
+        if not identities:
+            return None
+        batch = _Batch(DirectoryFileFailed(self._file.path, "the write has ended in between"))
+        for identity in identities:
+            row = self._directory.row(identity)
+            if row is None:
+                batch.gone.append(identity)
+            else:
+                batch.rows.append(row)
+        return batch
+
+    def _write(self, batch: _Batch) -> None:
+        """Write changes, which may be done in a thread."""
+        try:
+            self._file.save(batch.rows, batch.gone)
+        except DirectoryFileFailed as error:
+            batch.error = error
+        else:
+            batch.error = None
+
+    def _end(self, batch: _Batch) -> bool:
+        """Go on after changes were written; return whether they were."""
+        if batch.error is not None:
+            self._journal.end(None)
+            self._failed(batch.error)
+            return False
+        self._journal.end(frozenset(row.identity for row in batch.rows))
+        if self.trouble:
+            self.trouble = ""
+            _logger.warning(
+                "%s: changes are written again",
+                self._file.path,
+                extra={"event": "identity.directory_saved_again"},
+            )
+        return True
+
+    def _failed(self, error: DirectoryFileFailed) -> None:
+        self.failures += 1
+        if not self.trouble and not self._is_closed:
+            _logger.error(
+                "%s; the directory goes on in memory, and is written as soon as it can be",
+                error,
+                extra={"event": "identity.directory_not_saved"},
+            )
+        self.trouble = error.reason
+
+    def close(self) -> None:
+        """Close the file, without a wait. What is not written is lost, which is logged.
+
+        What a thread writes meanwhile is still written, and the thread closes the file then.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        batch = self._batch
+        if batch is not None and self._writing is not None and self._writing.done():
+            self._written(batch)
+        elif batch is not None:
+            _logger.warning(
+                "%s: the changes of %d identities are still being written; the file is closed then",
+                self._file.path,
+                len(batch.rows) + len(batch.gone),
+                extra={"event": "identity.directory_closed_later"},
+            )
+        else:
+            self._say_lost()
+        self._file.close()
+
+    def _say_lost(self) -> None:
+        """Log what is not written and will not be."""
+        if self._journal:
+            _logger.error(
+                "%s: the changes of %d identities are lost: %s",
+                self._file.path,
+                self.unsaved,
+                self.trouble or "there was no time to write them",
+                extra={"event": "identity.directory_changes_lost"},
+            )
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Changes that are written together.
+
+    Attributes:
+        error: Why they are not written; `None` once they are.
+        rows: The rows to write.
+        gone: The identities with a row to remove.
+    """
+
+    error: DirectoryFileFailed | None
+    rows: list[DirectoryRow] = field(default_factory=list[DirectoryRow])
+    gone: list[Identity] = field(default_factory=list[Identity])

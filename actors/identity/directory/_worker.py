@@ -1,0 +1,173 @@
+"""The worker of the directory of a node: what workers of the node ask, and the file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ....protocol import Address, Message
+from ....protocol.identity import (
+    RESULT_OK,
+    AdvertEnvelope,
+    AdvertSource,
+    BadRecord,
+    ControlRecord,
+    DirectoryLimits,
+    Identity,
+    LookupIdentityRequest,
+    LookupIdentityResponse,
+    PutOutcome,
+    Result,
+    ResultCode,
+    RowJournal,
+    UpdateIdentityRequest,
+    UpdateIdentityResponse,
+    Verifiers,
+    parse_control,
+    read_advert,
+    serialize_control,
+)
+from ..._worker import Worker
+from ._file import DirectoryFile
+from ._saver import DirectorySaver, InThread
+from ._service import DirectoryService
+
+__all__ = ["DIRECTORY", "DirectoryWorker"]
+
+DIRECTORY: Final = Address(0, b"identity.directory")
+"""The address of the directory of a node, for its own workers alone."""
+
+_DENIED: Final = "the directory takes messages of this node alone"
+_ACCEPTED: Final = frozenset({PutOutcome.STORED, PutOutcome.REPLACED, PutOutcome.KNOWN})
+
+
+class DirectoryWorker(Worker):
+    """The worker of a directory.
+
+    It takes `LookupIdentityRequest` and `UpdateIdentityRequest` as payloads, and answers with their
+    responses. Any other message gets an error reply. What another node has sent is refused, and an
+    update of it is answered with `DENIED`.
+
+    Args:
+        verifiers: Public keys that are ready to verify.
+        milliseconds: Returns the time since the Unix epoch, in milliseconds.
+        path: The file of the directory; `None`: it is in memory alone.
+        limits: The limits.
+
+    Attributes:
+        service: The directory, once the worker has started.
+    """
+
+    def __init__(
+        self,
+        verifiers: Verifiers,
+        milliseconds: Callable[[], int],
+        path: Path | None = None,
+        limits: DirectoryLimits | None = None,
+    ) -> None:
+        super().__init__()
+        self._given: Final = verifiers, milliseconds
+        self._path: Final = path
+        self._limits: Final = limits
+        self.service: DirectoryService
+
+    async def on_start(self) -> None:
+        """Read the file.
+
+        Raises:
+            DirectoryFileInUse: Another node has it.
+            DirectoryFileFailed: It cannot be read.
+            NewerDirectory: A newer version of Onward has written it.
+        """
+        call_soon = self.node.loop.call_soon
+        if self._path is None:
+            self.service = DirectoryService(*self._given, call_soon, self._limits)
+            return
+        journal = RowJournal()
+        service = DirectoryService(*self._given, call_soon, self._limits, journal)
+        file = DirectoryFile(self._path)
+        try:
+            saver = DirectorySaver(service.directory, journal, file, self.after, self._in_thread())
+            for _ in saver.load():
+                await asyncio.sleep(0)
+        except BaseException:
+            file.close()
+            raise
+        service.saver = saver
+        saver.wake()
+        self.service = service
+
+    async def on_stop(self) -> None:
+        """Write what has changed."""
+        saver = self.service.saver
+        if saver is None:
+            return
+        try:
+            await saver.save_all()
+        finally:
+            saver.close()
+
+    def _in_thread(self) -> InThread | None:
+        """Return what calls a function in a thread; `None` on a loop without threads."""
+        loop = self.node.loop
+        if getattr(loop, "no_threads", None) is not None:
+            return None
+        return partial(loop.run_in_executor, None)
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Answer a request of a worker of this node."""
+        try:
+            request = parse_control(message.payload)
+        except BadRecord as error:
+            self._refuse(message, "no request to the directory", f": {error.reason}")
+            return None
+        if message.context is not None and message.context.outside is not None:
+            if isinstance(request, UpdateIdentityRequest):
+                result = Result(ResultCode.DENIED, _DENIED)
+                self._answer(message, UpdateIdentityResponse(request.identity, result))
+                self.node.dead_letter(message, _DENIED)
+            else:
+                self._refuse(message, _DENIED)
+            return None
+        match request:
+            case LookupIdentityRequest(identity):
+                record = self.service.lookup(identity)
+                self._answer(message, LookupIdentityResponse(identity, record))
+            case UpdateIdentityRequest(identity):
+                self._answer(message, UpdateIdentityResponse(identity, self._update(request)))
+            case _:
+                kind = type(request).__name__
+                self._refuse(message, f"the directory takes no {kind}")
+        return None
+
+    def _update(self, request: UpdateIdentityRequest) -> Result:
+        identity, advert = request.identity, request.advert
+        if advert is not None and not _is_of(identity, advert):
+            return Result(ResultCode.BAD_ADVERT, "it is no advert of this identity")
+        code = self.service.update(identity, request.local)
+        if code is not ResultCode.OK:
+            return Result(code, "the directory holds as many identities as it may")
+        if advert is None:
+            return RESULT_OK
+        outcome = self.service.put(advert, AdvertSource.LOCAL)
+        if outcome in _ACCEPTED:
+            return RESULT_OK
+        return Result(ResultCode.BAD_ADVERT, f"all but the advert is set: {outcome.value}")
+
+    def _answer(self, message: Message, response: ControlRecord) -> None:
+        if message.return_route:
+            self.reply(message, serialize_control(response))
+
+    def _refuse(self, message: Message, reason: str, detail: str = "") -> None:
+        self.node.dead_letter(message, reason)
+        self.node.answer_error(message, reason + detail)
+
+
+def _is_of(identity: Identity, advert: AdvertEnvelope) -> bool:
+    try:
+        return read_advert(advert).advert.identity == identity
+    except BadRecord:
+        return False

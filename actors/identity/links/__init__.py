@@ -1,0 +1,1 @@
+"""Links between nodes: the handshakes, the sessions, and the nodes that are dialled."""

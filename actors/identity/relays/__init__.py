@@ -1,0 +1,1 @@
+"""What goes over relays, and what this node relays and holds for others."""

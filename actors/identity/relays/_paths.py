@@ -1,0 +1,199 @@
+"""The paths of messages over relays: the relays in a route, and what is known of those nodes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from ....protocol import IDENTITY, Address, LinkDown, UnreadableAddress
+from ....protocol.identity import (
+    MAX_HOPS,
+    OLD_KEY_TIME,
+    AtNode,
+    DeliverLocally,
+    Destination,
+    DestinationKind,
+    EngineAdvert,
+    Hop,
+    Identity,
+    IdentityError,
+    LookUp,
+    NodeAdvert,
+    Refuse,
+    Security,
+    Target,
+    ViaRelay,
+    parse_target,
+    read_advert,
+    short_text,
+)
+from ..._errors import Unresolved
+from .._carriage import is_reserved
+
+if TYPE_CHECKING:
+    from ....protocol import Route
+    from .._router import Router
+
+__all__ = ["RelayPaths", "check_security", "hops_to", "read_relays"]
+
+
+class RelayPaths:
+    """The knowledge of the nodes that messages go over.
+
+    Args:
+        router: The router.
+    """
+
+    __slots__ = ("_asked", "_router")
+
+    def __init__(self, router: Router) -> None:
+        self._router: Final = router
+        # When others were asked for the advert of a relay that there is no link to.
+        self._asked: Final[OrderedDict[Identity, int]] = OrderedDict()
+
+    def home(self, destination: Destination) -> Identity | None:
+        """Return the node of a destination, as far as it is known here."""
+        identity = destination.identity
+        if destination.kind is DestinationKind.NODE:
+            return identity
+        if self._router.engines.of(identity) is not None:
+            return self._router.own
+        route = self._router.table.route(destination)
+        if isinstance(route, AtNode):
+            return route.node
+        record = self._router.directory.lookup(identity)
+        advert = None if record is None or record.advert is None else read_advert(record.advert)
+        if advert is not None and isinstance(advert.advert, EngineAdvert):
+            return advert.advert.node
+        return None
+
+    def sealing_key(self, node: Identity) -> bytes | None:
+        """Return the key that is sealed to for a node, by its advert."""
+        record = self._router.directory.lookup(node)
+        if record is None or record.advert is None:
+            return None
+        advert = read_advert(record.advert).advert
+        return advert.kx if isinstance(advert, NodeAdvert) else None
+
+    def missing(
+        self, to: Address, hops: tuple[Identity, ...], target: Target, own: Identity
+    ) -> Identity | None:
+        """Return the identity of which more has to be known first, if there is one.
+
+        Raises:
+            Unresolved: The router refuses a hop, or so many.
+        """
+        _check_number(to, hops, target)
+        for hop in hops:
+            kind = DestinationKind.RELAY if hop == hops[0] else DestinationKind.NODE
+            match self._router.decide(Destination(kind, hop), target.scope, own):
+                case DeliverLocally():
+                    raise Unresolved(to, "this node is no relay of its own messages")
+                case Refuse(reason):
+                    raise Unresolved(to, f"the router refuses it: {reason.value}")
+                case LookUp(wanted) if wanted.kind is DestinationKind.DOMAIN:
+                    return wanted.identity
+                case LookUp() | ViaRelay(link=None) if hop == hops[0]:
+                    return hop
+                case _:
+                    if self.sealing_key(hop) is None:
+                        return hop
+        return None
+
+    def path(self, nodes: tuple[Identity, ...]) -> list[Hop] | LinkDown:
+        """Return the nodes with the keys to seal to, or why there is no path over them."""
+        path: list[Hop] = []
+        for node in nodes:
+            key = self.sealing_key(node)
+            if self._router.table.is_banned(node):
+                return LinkDown(short_text(node), "it is banned")
+            if key is None:
+                return LinkDown(short_text(node), "the key to seal to is not known")
+            path.append(Hop(node, key))
+            if node != nodes[-1]:
+                self._refresh(node)
+        return path
+
+    def _refresh(self, node: Identity) -> None:
+        """Ask for the advert of a relay from time to time, as its key may be another one by now.
+
+        A node that there is a link to tells it by itself.
+        """
+        router, now = self._router, self._router.milliseconds()
+        if node in router.peers.sessions or self._asked.get(node, -_REFRESH) > now - _REFRESH:
+            return
+        self._asked[node] = now
+        self._asked.move_to_end(node)
+        if len(self._asked) > _MAX_ASKED:
+            self._asked.popitem(last=False)
+        router.lookups.ask(node)
+
+
+_REFRESH: Final = OLD_KEY_TIME // 2
+"""Time after which others are asked for the advert of a relay again, in milliseconds: a key that
+was replaced opens for twice as long."""
+_MAX_ASKED: Final = 1024
+"""Most relays of which it is remembered when their adverts were asked for. Beyond: some are asked
+for earlier."""
+
+
+def check_security(to: Address, target: Target) -> None:
+    """Check that there is what a message asks for to hide its way.
+
+    Raises:
+        Unresolved: It asks for a mix network.
+    """
+    if target.tprefs is not None and target.tprefs.security is Security.MIXNET:
+        raise Unresolved(to, "it asks for a mix network, and there is none")
+
+
+def hops_to(relays: tuple[Identity, ...], home: Identity) -> tuple[Identity, ...]:
+    """Return the nodes that a message is sealed for."""
+    return relays if relays and relays[-1] == home else (*relays, home)
+
+
+def read_relays(route: Route, target: Target) -> tuple[tuple[Identity, ...], Target, int]:
+    """Return the relays that a route begins with, what is behind them, and how many addresses.
+
+    A plain address behind a relay is one of the node of that relay, as is the end of the route.
+
+    Raises:
+        UnreadableAddress: An address among them is no destination, or says what may not be there.
+    """
+    relays: list[Identity] = []
+    while target.destination.kind is DestinationKind.RELAY:
+        relays.append(target.destination.identity)
+        following = route[len(relays)] if len(relays) < len(route) else None
+        if following is None or following[0] != IDENTITY:
+            node = Destination(DestinationKind.NODE, relays[-1])
+            return tuple(relays), replace(target, destination=node), len(relays)
+        if target.rprefs is not None or target.tprefs is not None or target.exit:
+            raise UnreadableAddress(route[len(relays) - 1], "wishes stand at the destination")
+        try:
+            target = parse_target(following[1].decode())
+        except (IdentityError, UnicodeDecodeError) as error:
+            raise UnreadableAddress(following, str(error)) from None
+    used = len(relays) + 1
+    if any(map(is_reserved, route[used : used + 1])):
+        raise UnreadableAddress(route[used], "the router alone writes it")
+    return tuple(relays), target, used
+
+
+def _check_number(to: Address, hops: tuple[Identity, ...], target: Target) -> None:
+    """Check how many hops there are.
+
+    Raises:
+        Unresolved: There are more than may be, fewer relays than are asked for, or two of the same
+            node in a row.
+    """
+    if len(hops) > MAX_HOPS:
+        raise Unresolved(to, f"a path has at most {MAX_HOPS} hops, with the last node, not more")
+    # An exit is a relay as well.
+    relays = len(hops) if target.exit else len(hops) - 1
+    asked = 0 if target.tprefs is None else target.tprefs.hops
+    if relays < asked:
+        raise Unresolved(to, f"it asks for {asked} relays or more, and its way has {relays}")
+    if any(hop == following for hop, following in pairwise(hops)):
+        raise Unresolved(to, "a relay follows itself")

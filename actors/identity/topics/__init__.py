@@ -1,0 +1,1 @@
+"""The topics of a node, and those of other nodes that its engines follow."""

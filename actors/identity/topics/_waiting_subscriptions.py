@@ -1,0 +1,101 @@
+"""The subscriptions of engines that wait until their topic is found, and taken by its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ....protocol.identity import Identity, ResultCode, RoutingScope
+from .._engines import Engine
+from ._subscriber_hooks import SubscriberHooks
+
+__all__ = ["PATIENCE", "WaitingSubscription", "WaitingSubscriptions"]
+
+PATIENCE: Final = 30.0
+"""Time that a subscription waits at most until its topic is found and taken, in seconds. Then its
+result is `UNKNOWN` if the topic is found nowhere, and `TIMEOUT` if its node cannot be reached."""
+_MOST_WAITING: Final = 1024
+"""Most subscriptions that wait. Beyond: a further one is refused as `OVERFLOW`."""
+
+
+@dataclass(slots=True)
+class WaitingSubscription:
+    """A subscription that waits.
+
+    Attributes:
+        engine: The engine.
+        scope: How far the topic may be.
+        hooks: What is called for the subscriber.
+        done: Receives the result.
+        until: The time until which it waits, in seconds of the loop.
+    """
+
+    engine: Engine
+    scope: RoutingScope
+    hooks: SubscriberHooks
+    done: Callable[[ResultCode], object]
+    until: float
+
+
+class WaitingSubscriptions:
+    """The subscriptions that wait, by their topics."""
+
+    __slots__ = ("_count", "_of")
+
+    def __init__(self) -> None:
+        self._of: Final[dict[Identity, list[WaitingSubscription]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return the number of subscriptions."""
+        return self._count
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._of
+
+    def __iter__(self) -> Iterator[Identity]:
+        """Return the topics that subscriptions wait for."""
+        return iter(tuple(self._of))
+
+    def of(self, topic: Identity) -> tuple[WaitingSubscription, ...]:
+        """Return the subscriptions that wait for a topic."""
+        return tuple(self._of.get(topic, ()))
+
+    def add(self, topic: Identity, waiting: WaitingSubscription) -> ResultCode:
+        """Add a subscription that waits; return `OK`, or why it does not wait."""
+        there = self._of.get(topic, ())
+        if any(each.engine.identity == waiting.engine.identity for each in there):
+            return ResultCode.ALREADY_SUBSCRIBED
+        if self._count >= _MOST_WAITING:
+            return ResultCode.OVERFLOW
+        self._of.setdefault(topic, []).append(waiting)
+        self._count += 1
+        return ResultCode.OK
+
+    def take(self, topic: Identity) -> list[WaitingSubscription]:
+        """Return the subscriptions that wait for a topic; they wait no longer."""
+        found = self._of.pop(topic, [])
+        self._count -= len(found)
+        return found
+
+    def settle(
+        self, topic: Identity, result: Callable[[WaitingSubscription], ResultCode | None]
+    ) -> None:
+        """End the subscriptions that wait for a topic and have a result."""
+        found = self.take(topic)
+        ended = [(each, code) for each in found if (code := result(each)) is not None]
+        left = [each for each in found if all(each is not one for one, _ in ended)]
+        if left:
+            self._of[topic] = left
+            self._count += len(left)
+        for each, code in ended:
+            each.done(code)
+
+    def get_timer(self) -> float | None:
+        """Return until when the one waits that waits shortest, in seconds; `None` without any."""
+        return min((each[0].until for each in self._of.values()), default=None)
+
+    def late(self, now: float) -> list[Identity]:
+        """Return the topics that a subscription has waited for as long as it may."""
+        return [topic for topic, each in self._of.items() if each[0].until <= now]
