@@ -41,6 +41,7 @@ from onward.protocol.batches import (
 )
 from onward.transports.client import RequestRejected, connect
 from tests.support.counts import times
+from tests.support.virtual import run_virtual
 
 
 @pytest.fixture(autouse=True)
@@ -248,10 +249,18 @@ async def test_a_slow_receiver_gets_all_without_retries(how: OnwardError | Reaso
 
 
 @pytest.mark.parametrize("how", SLOW, ids=str)
-async def test_a_stalled_receiver_is_waited_for(how: OnwardError | Reason) -> None:
+def test_a_stalled_receiver_is_waited_for(
+    how: OnwardError | Reason, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_flow, "FIRST_PAUSE", 0.05)  # time passes in the pauses alone
     link = Refusing(how)
-    with pytest.raises(RowsNotDelivered, match=r"None was taken for 0 s \(timeout\). Sent"):
-        await send(link, options(timeout=0.05, retries=0), {"rows": ROWS})
+
+    async def stall() -> None:
+        # The last pause is one second at most.
+        with pytest.raises(RowsNotDelivered, match=r"None was taken for 1[01] s \(timeout\). Sent"):
+            await send(link, options(timeout=10, retries=0), {"rows": ROWS})
+
+    run_virtual(stall())
     assert len(link.came) > 1
 
 
