@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from unittest import mock
 
+from onward.actors.identity import _incoming
 from onward.actors.identity._correspondences import Correspondences
 from onward.actors.identity._parking import Parking
 from onward.actors.identity._router import Router
@@ -169,6 +170,18 @@ class MixesSenders(Broken):
         return given[0].own
 
 
+class NamesAnotherMessage(Broken):
+    """Says of an answer that it is to the message after the one that was asked."""
+
+    place, name = _incoming, "answer_address"
+    seeds = (0, 1)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        own, to, number = given
+        return right(own, to, number + 1)
+
+
 class KeepsDeadSessions(Broken):
     """Does not dial again if the other node has no session any more."""
 
@@ -238,7 +251,7 @@ class AsksAgainInDoubt(Broken):
 BROKEN: Final[tuple[type[Broken], ...]] = (
     *(SeesNoRepeat, BelievesSignatures, TakesExpired),
     *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone),
-    *(SaysCertain, ResumesTwice, ParksAll, MixesSenders),
+    *(SaysCertain, ResumesTwice, ParksAll, MixesSenders, NamesAnotherMessage),
     *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
     *(MissesEvents, SubscribesOnce, ForgetsItsStart, AsksAgainInDoubt),
 )

@@ -43,6 +43,7 @@ from tests.simulated.identity_strangers import Stranger
 from tests.simulated.identity_topics import Topic
 from tests.simulated.identity_traffic import Tasks, Traffic
 from tests.simulated.identity_troubles import Troubles
+from tests.simulated.identity_wire import Wire
 from tests.simulated.pipes import Errors
 from tests.support.identities import key_of
 
@@ -88,6 +89,7 @@ class World:
         self._network: Final = network
         self._draw: Final = draw
         self._ledger: Final = Ledger(random.Random(f"{seed}/payloads"))
+        self._wire: Final = Wire(self._ledger)
         self._plan: Final = Plan(draw, more)
         self._liar: Final = Liar(random.Random(f"{seed}/liar"), self._ledger.counts)
         if self._plan.liar is not None:
@@ -116,7 +118,7 @@ class World:
             await self._places.start(host)
         self._places.introduce()
         await self._start_strange()
-        with self._liar.at_work():
+        with self._liar.at_work(), self._wire.watched():
             return await self._play(before)
 
     async def _play(self, before: set[asyncio.Task[Any]]) -> Run:
