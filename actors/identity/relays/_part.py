@@ -108,7 +108,7 @@ class Relays(RouterPart):
         router.own_adverts.reserved = self.reserved.relays
         self.reserved.on_change.append(router.own_adverts.changed)
         router.directory.on_update.append(self._updated)
-        router.directory.on_lost.append(lambda _: self.ways.remembered.forget_all())
+        router.directory.on_lost.append(self._updates_lost)
 
     def rotate(self, keys: IdentityKeys) -> bool:
         """Use another sealing key from now on; see `Identities.reload`.
@@ -199,3 +199,8 @@ class Relays(RouterPart):
     def _updated(self, update: IdentityUpdated) -> None:
         """Resolve anew what leads to a node, as its advert may say another way to it."""
         self.ways.remembered.forget(update.identity)
+        self.service.queues.dial(update.identity)
+
+    def _updates_lost(self, _: int) -> None:
+        self.ways.remembered.forget_all()
+        self.service.queues.dial_all()

@@ -134,9 +134,20 @@ class RelayQueues:
             return RelayStatus.RESOURCE_LIMIT_EXCEEDED
         self._held.setdefault(node, deque()).append(going)
         self._arm(going.expiry)
-        if not is_joined and self._router.dialling.is_dialable(node):
-            self._router.dialling.dial(node, relayed=True)
+        self.dial(node)
         return RelayStatus.OK
+
+    def dial(self, node: Identity) -> None:
+        """Dial a node that something is held for, if it has no link and its advert has a place."""
+        if node not in self._held or self._is_joined(node):
+            return
+        if self._router.dialling.is_dialable(node):
+            self._router.dialling.dial(node, relayed=True)
+
+    def dial_all(self) -> None:
+        """Dial all nodes that something is held for, as far as may be; see `dial`."""
+        for node in tuple(self._held):
+            self.dial(node)
 
     def flush(self, node: Identity) -> None:
         """Send what is held for a node, as far as its link has room."""

@@ -423,6 +423,32 @@ async def test_a_node_with_an_address_is_dialled_for_what_is_relayed_to_it(
     assert far.own not in relay.identities.peers()
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_node_is_dialled_for_what_is_held_once_its_address_is_known(
+    three: tuple[Node, Node, Node], is_lost: bool
+) -> None:
+    a, r, b = three
+    relay, far = await member(r, relay=OPEN, dials=("memory",)), await member(b)
+    recorder = await Recorder.on(b, "engine")
+    far.identities.engine("engine", key_of("engine"))
+    listener = await b.listen("memory://held-for", expose=[ROUTER])
+    relay.identities.directory.put(advert_of(far), AdvertSource.LOCAL)
+    sender = Sender(await StrangeNode.on(a, r, STRANGE), relay)
+    await asyncio.sleep(40)  # its ids begin after the start of the node that it is for
+    sender.say(RelayContent(sender.layers(relay, far, inner=sender.message(ENGINE_THERE))))
+    queues = relay.relays.service.queues
+    await eventually(lambda: queues.holdings.messages == 1)
+    directory = relay.identities.directory
+    if is_lost:  # the change is one of more than are kept until the next turn
+        directory.on_update.clear()
+    directory.put(advert_of(far, listener.uri, version=2), AdvertSource.LOCAL)
+    if is_lost:
+        for each in directory.on_lost:
+            each(1)
+    assert (await recorder.next()).payload == b"hi"
+    assert relay.identities._router.dialling.counts == {"opened": 1}
+
+
 async def test_what_a_link_has_no_room_for_is_held_until_it_has(
     pair: tuple[Member, Member], sender: Sender, recorder: Recorder
 ) -> None:
