@@ -76,7 +76,9 @@ class LinkSecret:
         It is not for this key itself, and for a point of small order, with which the secret is
         known to all.
         """
-        if public == self.public:
+        # RFC 7748, section 5: "implementations of X25519 (but not X448) MUST mask the most
+        # significant bit in the final byte." So this key has two spellings.
+        if int.from_bytes(public, "little") % 2**255 == int.from_bytes(self.public, "little"):
             return False
         try:
             self._shared = self._key.exchange(X25519PublicKey.from_public_bytes(public))

@@ -178,6 +178,8 @@ def test_no_secret_is_agreed_on_with_a_key_of_small_order_or_the_own_one() -> No
     for point in points:
         assert not secret.agrees(point.to_bytes(32, "little"))
     assert not secret.agrees(secret.public)
+    # The highest bit of a key is ignored: this is the same one.
+    assert not secret.agrees(secret.public[:-1] + bytes((secret.public[-1] | 0x80,)))
     assert secret.agrees(LinkSecret(SEEDS[1]).public)
 
 
