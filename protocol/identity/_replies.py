@@ -38,16 +38,15 @@ _STREAM: Final = b"onward/relay"
 """The nonce of the stream of a relay: twelve bytes, always the same, as its key is used once."""
 
 
-def stream_xor(key: bytes, data: bytes, nonce: bytes = _STREAM, counter: int = 0) -> bytes:
+def stream_xor(key: bytes, data: bytes, nonce: bytes = _STREAM) -> bytes:
     """Return `data` XORed with the stream of ChaCha20 (RFC 8439, section 2.4).
 
     Args:
         key: 32 secret bytes, which are used once.
         data: What is encrypted, or decrypted.
         nonce: 12 bytes.
-        counter: The first block of the stream.
     """
-    algorithm = ChaCha20(key, counter.to_bytes(4, "little") + nonce)
+    algorithm = ChaCha20(key, bytes(4) + nonce)
     return Cipher(algorithm, mode=None).encryptor().update(data)
 
 

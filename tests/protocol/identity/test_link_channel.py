@@ -1,8 +1,11 @@
-"""Sessions: each frame is opened once, by the other end, and in no other session."""
+"""Sessions: each frame is opened once, by the other end, and in no other session; their keys."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given, strategies as st
 
 from onward.protocol.identity import (
@@ -18,8 +21,10 @@ from onward.protocol.identity import (
     LinkSecret,
     RecordTooBig,
     SessionKeys,
+    _link_channel,
     transcript,
 )
+from tests.support.wycheproof import wycheproof
 
 SEEDS = bytes((1,)) * 32, bytes((2,)) * 32
 
@@ -161,22 +166,66 @@ def test_a_seed_has_32_bytes() -> None:
         LinkSecret(bytes(31))
 
 
-def test_no_secret_is_agreed_on_with_a_key_of_small_order_or_the_own_one() -> None:
+# RFC 7748, section 5: "Implementations MUST accept non-canonical values and process them as if they
+# had been reduced modulo the field prime." It has no rule against points of the twist.
+ACCEPTABLE = {
+    "EdgeCaseMultiplication": True,
+    "EdgeCaseShared": True,
+    "Ktv": True,
+    "LowOrderPublic": False,
+    "NonCanonicalPublic": True,
+    "SmallPublicKey": False,
+    "SpecialPublicKey": True,
+    "Twist": True,
+    "ZeroSharedSecret": False,
+}
+"""Whether a key is accepted on which implementations may differ, by its flag."""
+
+
+def test_the_vectors_of_wycheproof_are_agreed_on() -> None:
+    for vector in wycheproof("x25519"):
+        secret = LinkSecret(vector["private"])
+        taken = vector.is_taken(ACCEPTABLE)
+        assert secret.agrees(vector["public"]) is taken, vector
+        assert secret._shared == (vector["shared"] if taken else b""), vector
+
+
+def test_the_vectors_of_wycheproof_are_derived() -> None:
+    for vector in wycheproof("hkdf_sha256"):
+        secret = LinkSecret(SEEDS[0])
+        secret._shared = vector["ikm"]
+        derived = partial(secret._derived, vector["salt"], vector["info"], vector.values["size"])
+        if vector.is_taken():
+            assert derived() == vector["okm"], vector
+        else:  # The sizes of what is derived are constants, below what is refused here.
+            with pytest.raises(ValueError, match="larger"):
+                derived()
+
+
+def test_the_vectors_of_wycheproof_are_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = 0
+    for vector in wycheproof("chacha20_poly1305"):
+        # A frame has no associated data, and a number of one size.
+        if vector["aad"] or "InvalidNonceSize" in vector.flags:
+            continue
+        head, number = vector["iv"][:4], vector["iv"][4:]
+        monkeypatch.setattr(_link_channel, "_NONCE_HEAD", head)
+        key = ChaCha20Poly1305(vector["key"])
+        one, two = (
+            LinkChannel(SessionKeys(key, key, b""), dialled=dialled, limit=2**64)
+            for dialled in (True, False)
+        )
+        one._next = int.from_bytes(number)
+        frame = number + vector["ct"] + vector["tag"]
+        assert (one.seal(vector["msg"]) == frame) is vector.is_taken(), vector
+        opened = vector["msg"] if vector.is_taken() else LinkFailure.FORGED
+        assert two.open(frame) == opened, vector
+        checked += 1
+    assert checked >= 45
+
+
+def test_no_secret_is_agreed_on_with_the_own_key() -> None:
     secret = LinkSecret(SEEDS[0])
-    # RFC 7748, section 6.1: "Both MAY check, without leaking extra information about the value of
-    # K, whether K is the all-zero value and abort if so". These are all points of small order.
-    prime = 2**255 - 19
-    points = [
-        0,
-        1,
-        325606250916557431795983626356110631294008115727848805560023387167927233504,
-        39382357235489614581723060781553021112529911719440698176882885853963445705823,
-        prime - 1,
-        prime,
-        prime + 1,
-    ]
-    for point in points:
-        assert not secret.agrees(point.to_bytes(32, "little"))
     assert not secret.agrees(secret.public)
     # The highest bit of a key is ignored: this is the same one.
     assert not secret.agrees(secret.public[:-1] + bytes((secret.public[-1] | 0x80,)))

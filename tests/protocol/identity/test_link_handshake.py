@@ -37,6 +37,7 @@ from onward.protocol.identity import (
     sign,
     transcript,
 )
+from tests.support.wycheproof import points_of_small_order
 
 ALICE, BOB, CAROL = (SigningKey(bytes((each,)) * 32) for each in (1, 2, 3))
 UNORDERED = LinkLimits(window=64)
@@ -243,12 +244,13 @@ def test_a_node_does_not_take_itself_for_another() -> None:
 
 
 def test_a_key_of_small_order_is_refused_at_both_ends() -> None:
-    one, two = dialler(), listener()
-    one.begin(NOW)
-    assert one.receive(serialize_handshake(LinkReply(1, bytes(32), bytes(16))), NOW) == REFUSED
-    has_failed(one, LinkFailure.BAD_KEY)
-    assert two.receive(serialize_handshake(LinkHello((1,), bytes(32))), NOW) == REFUSED
-    has_failed(two, LinkFailure.BAD_KEY)
+    for point in points_of_small_order():
+        one, two = dialler(), listener()
+        one.begin(NOW)
+        assert one.receive(serialize_handshake(LinkReply(1, point, bytes(16))), NOW) == REFUSED
+        has_failed(one, LinkFailure.BAD_KEY)
+        assert two.receive(serialize_handshake(LinkHello((1,), point)), NOW) == REFUSED
+        has_failed(two, LinkFailure.BAD_KEY)
 
 
 @dataclass

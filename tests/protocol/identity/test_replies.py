@@ -1,12 +1,9 @@
-"""Answers as they are encrypted: by the vectors of RFC 8439, and by the layers of a path."""
+"""Answers as they are encrypted: by the vectors of Wycheproof, and by the layers of a path."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import cryptography_vectors
 import pytest
+from cryptography.hazmat.primitives.poly1305 import Poly1305
 from hypothesis import given, strategies as st
 
 from onward.protocol.identity import (
@@ -15,38 +12,48 @@ from onward.protocol.identity import (
     REPLY_SIZES,
     BadKey,
     MessageTooBig,
+    _replies,
     open_answer,
     seal_answer,
     stream_xor,
 )
 from tests.support.onions import secret
+from tests.support.wycheproof import Vector, wycheproof
 
 NONCE = bytes(range(12))
-VECTORS = Path(cryptography_vectors.__file__).parent
 
 
-def of_rfc_8439() -> Iterator[list[str]]:
-    """Yield key, nonce, counter, plaintext and ciphertext of the vectors in its appendix A.2."""
-    lines = (VECTORS / "ciphers/ChaCha20/rfc7539.txt").read_text().splitlines()
-    found: list[str] = []
-    for line in lines:
-        name, equals, value = line.partition(" = ")
-        if equals and not line.startswith("#") and name != "COUNT":
-            found.append(value)
-            if name == "CIPHERTEXT":
-                yield found
-                found = []
+def test_the_vectors_of_wycheproof_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_it_is(text: bytes, _: int = 0) -> bytes:
+        return text
+
+    # Without the padding, and with their associated data in place of ours.
+    monkeypatch.setattr(_replies, "padded", as_it_is)
+    monkeypatch.setattr(_replies, "unpadded", as_it_is)
+    for vector in wycheproof("chacha20_poly1305"):
+        key, nonce, text = vector["key"], vector["iv"], vector["msg"]
+        reply = nonce + vector["ct"] + vector["tag"]
+        monkeypatch.setattr(_replies, "_ANSWER", vector["aad"])
+        monkeypatch.setattr(_replies, "REPLY_SIZES", {len(reply)})
+        if "InvalidNonceSize" in vector.flags:
+            with pytest.raises(BadKey):
+                seal_answer(key, text, nonce)
+            continue
+        assert (seal_answer(key, text, nonce) == reply) is vector.is_taken(), vector
+        assert open_answer([key], reply) == (text if vector.is_taken() else None), vector
 
 
-def test_the_vectors_of_rfc_8439_agree() -> None:
-    checked = 0
-    for key, nonce, counter, plain, cipher in of_rfc_8439():
-        found = stream_xor(
-            bytes.fromhex(key), bytes.fromhex(plain), bytes.fromhex(nonce), int(counter)
-        )
-        assert found.hex() == cipher
-        checked += 1
-    assert checked == 3
+def test_the_vectors_of_wycheproof_have_the_stream() -> None:
+    # RFC 8439, sections 2.6 and 2.8: the first block of the stream is the key of Poly1305, and the
+    # text begins at the second.
+    for vector in filter(Vector.is_taken, wycheproof("chacha20_poly1305")):
+        stream = stream_xor(vector["key"], bytes(64) + vector["msg"], vector["iv"])
+        assert stream[64:] == vector["ct"], vector
+        parts = vector["aad"], vector["ct"]
+        padded = [each + bytes(-len(each) % 16) for each in parts]
+        lengths = [len(each).to_bytes(8, "little") for each in parts]
+        tag = Poly1305.generate_tag(stream[:32], b"".join((*padded, *lengths)))
+        assert tag == vector["tag"], vector
 
 
 def through(relays: list[bytes], far: bytes, data: bytes) -> list[bytes]:
