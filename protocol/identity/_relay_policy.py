@@ -11,7 +11,13 @@ __all__ = ["RelayPolicy", "RelayStatus"]
 
 
 class RelayStatus(IntEnum):
-    """The answer of a relay; the numbers and names are those of circuit relay v2 of libp2p."""
+    """The answer of a relay; the numbers and names are those of circuit relay v2 of libp2p.
+
+    As text, its name.
+    """
+
+    def __str__(self) -> str:
+        return self.name
 
     OK = 100
     """It relays, or has reserved."""

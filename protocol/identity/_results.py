@@ -22,7 +22,10 @@ MAX_DETAIL: Final = 200
 
 
 class ResultCode(IntEnum):
-    """The code of a result; the number is the one on the wire."""
+    """The code of a result; the number is the one on the wire. As text, its name."""
+
+    def __str__(self) -> str:
+        return self.name
 
     OK = 0
     EXISTS = 1

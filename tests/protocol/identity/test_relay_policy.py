@@ -16,6 +16,10 @@ OK, DENIED, NONE = (
 )
 
 
+def test_a_status_is_shown_by_its_name() -> None:
+    assert f"{DENIED}, {OK!s}" == "PERMISSION_DENIED, OK"
+
+
 def test_nothing_is_relayed_by_default() -> None:
     policy = RelayPolicy()
     for is_reserved in (False, True):

@@ -101,6 +101,10 @@ VECTORS: list[tuple[ControlRecord, str]] = [
 ]
 
 
+def test_a_code_is_shown_by_its_name() -> None:
+    assert f"{ResultCode.EXISTS}, {ResultCode.OK!s}" == "EXISTS, OK"
+
+
 @pytest.mark.parametrize(("control", "written"), VECTORS)
 def test_a_request_or_response_has_these_bytes_and_is_refused_when_it_is_cut(
     control: ControlRecord, written: str
