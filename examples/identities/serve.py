@@ -8,6 +8,7 @@ It prints the addresses of the engine and of the node, and then where it listens
 # --8<-- [start:program]
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from onward.actors import Node
@@ -28,5 +29,6 @@ async def main(uri: str = "tcp://127.0.0.1:4000") -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))
 # --8<-- [end:program]

@@ -8,6 +8,7 @@ TOPIC and NODE are what publish.py has printed.
 # --8<-- [start:program]
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from onward.actors import Node
@@ -32,5 +33,6 @@ async def main(topic: str, oslo: str, uri: str = "tcp://127.0.0.1:4000") -> None
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main(*sys.argv[1:]))
 # --8<-- [end:program]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -21,16 +22,24 @@ URI = "tcp://127.0.0.1:0"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the keys that the guides make."""
-    for name in ("oslo", "rome", "prices"):
+    for name in ("oslo", "rome", "prices", "orders"):
         make_key_file(tmp_path / f"{name}.key")
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Generator[None]:
+    """Have programs obey SIGINT: a shell has those that it runs in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def program(folder: Path, name: str, *words: str) -> Generator[Popen[str]]:
     """Run a program in a folder, and end it."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *words]
-    with Popen(command, cwd=folder, stdin=PIPE, stdout=PIPE, text=True) as process:
+    with Popen(command, cwd=folder, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -42,6 +51,14 @@ def printed(process: Popen[str], count: int) -> dict[str, str]:
     assert process.stdout is not None
     lines = [process.stdout.readline().strip().partition(" ") for _ in range(count)]
     return {name: rest for name, _, rest in lines}
+
+
+def interrupted(process: Popen[str]) -> tuple[str, int | None]:
+    """Send a program what Ctrl-C sends; return what it has printed of errors, and its status."""
+    process.send_signal(signal.SIGINT)
+    process.wait(TIMEOUT)
+    assert process.stderr is not None
+    return process.stderr.read(), process.returncode
 
 
 @pytest.mark.slow
@@ -57,6 +74,7 @@ def test_an_engine_is_asked_by_its_identity(folder: Path) -> None:
             timeout=TIMEOUT,
             check=False,
         )
+        assert interrupted(serve) == ("", 0)
     assert (asked.stdout, asked.stderr, asked.returncode) == ("hello\n", "", 0)
 
 
@@ -71,3 +89,16 @@ def test_what_is_published_reaches_a_subscriber(folder: Path) -> None:
             publish.stdin.write("apples 3\n")
             publish.stdin.flush()
             assert printed(subscribe, 1) == {"apples": "3"}
+            assert interrupted(subscribe) == ("", 0)
+            assert interrupted(publish) == ("", 0)  # while it reads its input
+
+
+@pytest.mark.slow
+def test_a_node_joins_a_domain(folder: Path) -> None:
+    with program(folder, "found", URI) as found:
+        told = printed(found, 3)
+        words = (told["domain"], told["node"], told["listening"])
+        with program(folder, "member", *words) as member:
+            assert printed(member, 1) == {"result": "OK"}
+            assert interrupted(member) == ("", 0)
+        assert interrupted(found) == ("", 0)
