@@ -163,8 +163,8 @@ async def reach_by(
         The links that there are now, and the route.
 
     Raises:
-        CommandError: The URI or a certificate of a node is wrong, or no node is joined, and the
-            route begins with an identity.
+        CommandError: The URI or a certificate of a node is wrong, an identity of the route is
+            mistyped, or no node is joined, and the route begins with an identity.
         LinkDown: A connection failed.
         PeerRefused: A node has not proved its key, or not the one that is expected.
         OnwardError: As `reach`.
@@ -178,6 +178,7 @@ async def reach_by(
         return () if link is None else (link,), route
     from ..transports.identity import Identities
 
+    _check_identities(route)
     identities = await Identities.attach(node, way.key)
     links: list[Address] = []
     for to in way.nodes:
@@ -187,6 +188,27 @@ async def reach_by(
         except TimeoutError:
             raise LinkDown(to.uri.partition("://")[2], "it has not joined in time") from None
     return tuple(links), route
+
+
+def _check_identities(route: Route) -> None:
+    """Check the identities of a route before a node is joined.
+
+    Raises:
+        CommandError: One is mistyped, or the last one is of a node, with no worker behind it.
+    """
+    from ..protocol.identity import BadIdentity, DestinationKind, parse_target
+
+    for at, each in enumerate(route, 1):
+        if each.type != IDENTITY:
+            continue
+        try:
+            kind = parse_target(each.value.decode("utf-8", "replace")).destination.kind
+        except BadIdentity as error:
+            raise CommandError(str(error), Status.USAGE) from None
+        if at == len(route) and kind in {DestinationKind.NODE, DestinationKind.RELAY}:
+            raise CommandError(
+                f"{each} leads to no worker: add one, as in '36#node:... => NAME'", Status.USAGE
+            )
 
 
 async def join_node(

@@ -30,6 +30,10 @@ class Far:
     lines: Iterator[str]
 
 
+def text_of(name: str) -> str:
+    return identity_text(key_of(name).identity)
+
+
 @pytest.fixture(scope="module")
 def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
     path = tmp_path_factory.mktemp("far") / "far.key"
@@ -68,7 +72,7 @@ def test_a_message_is_sent_to_an_engine(far: Far, capsys: Capsys) -> None:
 
 
 def test_what_no_way_leads_to_is_not_delivered(far: Far, capsys: Capsys) -> None:
-    route = f"36#engine:{identity_text(key_of('other').identity)}"
+    route = f"36#engine:{text_of('other')}"
     words = ("--join", far.uri, "--timeout", "0.5", route, "hello")
     assert main(["send", *words]) == Status.FAILED
     assert route in capsys.readouterr().err
@@ -113,8 +117,25 @@ def test_the_nodes_that_have_joined(far: Far, tmp_path: Path, capsys: Capsys) ->
         near.wait(TIMEOUT)
 
 
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (f"36#engine:{text_of('far')[:-1]}", "is no identity: one has 56 characters, not 55"),
+        (f"36#motor:{text_of('far')}", "is no identity: it begins with one of engine, node, "),
+        (f"36#relay:{text_of('hub')} => 36#engine:{text_of('far')}?hops=x", "has no such value"),
+        (f"36#node:{text_of('far')}", "leads to no worker: add one, as in '36#node:... => NAME'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["send", "request", "trace"])
+def test_a_mistyped_route_is_told_before_a_node_is_joined(
+    command: str, end: str, told: str, capsys: Capsys
+) -> None:
+    assert main([command, "--join", "tcp://127.0.0.1:1", end, "hello"]) == Status.USAGE
+    assert told in capsys.readouterr().err
+
+
 def test_another_node_than_the_expected_one(far: Far, capsys: Capsys) -> None:
-    join = f"{far.uri}={identity_text(key_of('other').identity)}"
+    join = f"{far.uri}={text_of('other')}"
     assert main(["request", "--join", join, f"36#engine:{far.echo}", "hello"]) == Status.FAILED
     assert "no link between nodes" in capsys.readouterr().err
 
