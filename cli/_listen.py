@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from ..actors import Listener, Node, UnknownScheme
 from ._status import CommandError, Status
 
-__all__ = ["listen", "reason_of"]
+__all__ = ["NO_LISTENER", "listen", "reason_of"]
+
+NO_LISTENER: Final = "none"
+"""What `--listen` says of a node that only connects to others."""
 
 
 async def listen(node: Node, uri: str, scheme: str | tuple[str, ...], **options: Any) -> Listener:

@@ -20,7 +20,7 @@ from ._authentication import add_peers, authentication_of_peers
 from ._callout import check_callout
 from ._config import Configure, add_config
 from ._event_log import add_event_log, attach, check_event_log, node_name, total
-from ._listen import listen
+from ._listen import NO_LISTENER, listen
 from ._logs import LogWriter, add_server_log, server_log
 from ._node_identity import NodeIdentity, add_identity, identity_of
 from ._reach import add_tls, authentication_for, certificates_for, schemes, tls_of
@@ -42,8 +42,6 @@ __all__ = [
 ]
 
 DEFAULT_URI: Final = "tcp://127.0.0.1:4000"
-NO_LISTENER: Final = "none"
-"""What `--listen` says of a node that only connects to others."""
 
 MANAGEMENT: Final = Address(LOCAL, b"management")
 """The address of the management service, where there is one."""

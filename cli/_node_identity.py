@@ -17,6 +17,7 @@ from ..protocol.toml import suggestion
 from ._arguments import address
 from ._identity import KeySource
 from ._join import NodeToJoin, join_node
+from ._listen import NO_LISTENER
 from ._reach import schemes, tls_of
 from ._service import Service
 from ._status import CommandError, Status
@@ -182,6 +183,12 @@ class NodeIdentity:
         # How many nodes were not tried yet: a relay may be one of them.
         self._untried = len(self._nodes)
         self._tried: Final = asyncio.Event()
+        reaches = self._nodes or arguments.dial
+        if self._relays and arguments.listen == NO_LISTENER and not reaches:
+            # A node that listens may be joined by the relay, and one that dials may reach it.
+            raise CommandError(
+                "--reserve needs a link to the relay: add --join URI=IDENTITY", Status.USAGE
+            )
         for worker in arguments.engine:
             if worker.type != LOCAL:
                 raise CommandError(f"--engine: {worker} is not a local address", Status.USAGE)
@@ -254,8 +261,6 @@ class NodeIdentity:
 
     async def _reserve(self, relay: Identity) -> None:
         """Reserve at a relay, again and again until it gives a reservation, which lasts then."""
-        from ..protocol.identity import short_text
-
         wait = FIRST
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST):
@@ -265,9 +270,9 @@ class NodeIdentity:
                 await self.identities.reserve(relay)
             except OnwardError as error:
                 _logger.warning(
-                    "the relay %s gives no reservation: %s",
-                    short_text(relay),
+                    "cannot reserve: %s%s",
                     error,
+                    "" if self._nodes else "; no --join names it, so it has to join this node",
                     extra={"event": "identity.unreserved"},
                 )
             else:

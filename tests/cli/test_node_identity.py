@@ -223,7 +223,7 @@ async def test_it_reserves_at_a_relay_that_joins_it(
         served("--identity", str(path), "--reserve", text_of("hub")) as far,
     ):
         relay = await Identities.attach(hub, key_of("hub"), relay=RelayPolicy(to_reserved=True))
-        await until(lambda: "gives no reservation: link down" in caplog.text)
+        await until(lambda: "; no --join names it, so it has to join this node" in caplog.text)
         await relay.join(far.uri, identity=own)
         await until(lambda: relay.relay_statistics().reservations == 1)
 
@@ -330,6 +330,10 @@ async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> Non
         ),
         (("--identity", "KEY", "--advertise", ""), "--advertise: an address has 1 to"),
         (("--identity", "KEY", "--reserve", "aera"), "--reserve: "),
+        (
+            ("--identity", "KEY", "--listen", "none", "--reserve", text_of("relay")),
+            "--reserve needs a link to the relay: add --join URI=IDENTITY",
+        ),
         (("--identity", "KEY", "--relay-policy", "all"), "--relay-policy: 'all' is not one of"),
         (("--identity", "KEY", "--engine", "a"), "--engine: there is no worker 0#a"),
         (("--identity", "KEY", "--engine", "34#a"), "--engine: 34#a is not a local address"),
