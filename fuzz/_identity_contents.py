@@ -228,7 +228,7 @@ def reservation_content(_: World, random: Random) -> list[P2PContent]:
 
 def domain_content(world: World, random: Random) -> list[P2PContent]:
     """Return requests to a domain that the node serves, and answers to those that it has sent."""
-    pending = [each.request for each in world.router.domains.requests._pending.values()]
+    pending = [each.request for each in world.identities._domains.requests._pending.values()]
     asked = [each for each in pending if each.domain == ASKED.identity]
     route, back = random_route(random), random_route(random)
     onward = (SELF,) if random.random() < 0.8 else route

@@ -201,7 +201,7 @@ class World:
                     await identities.subscribe(topic.identity, name)
             # A domain of the two nodes, which a worker here serves, and one that is asked.
             draws = Random(0)
-            world.router.domains.random = lambda: draws.getrandbits(62)
+            world.identities._domains.random = lambda: draws.getrandbits(62)
             both = OURS.identity, STRANGE.identity
             identities.found_domain(DOMAIN, both, admit=lambda _: True)
             identities.serve(DOMAIN.identity, "recorder", expose=["keyed"])
@@ -249,7 +249,7 @@ class World:
         self.ask()
         await asyncio.sleep(0.02 if random.random() < 0.95 else 5.0)
         router, held = self.router, self.identities.relay_statistics()
-        domains = self.router.domains
+        domains = self.identities._domains
         sizes = (
             ("links", len(router.links._links), OPTIONS.max_correspondents),
             ("ways", len(router.peers._ways), OPTIONS.max_peers),

@@ -53,6 +53,21 @@ def part_of(module: str) -> str:
     return BASE if parts and parts[0] in BASES else CORE
 
 
+ROUTER = "the router"
+"""What the table inside `actors/identity/` calls the modules that have no row of their own."""
+
+
+def inside_identity() -> dict[str, frozenset[str]]:
+    """Read from the architecture page what may import what inside `actors/identity/`."""
+    _, found = (ROOT / "docs" / "architecture.md").read_text().split("\nInside `actors/identity/`")
+    allowed: dict[str, frozenset[str]] = {}
+    for line in found.split("\n\n")[1].splitlines()[2:]:
+        name, _, others = line.strip("| ").split(" | ")
+        router = {ROUTER} if ROUTER in others else set[str]()
+        allowed[name.strip("`/")] = frozenset(router | set(re.findall(r"`(\w+)`", others)))
+    return allowed
+
+
 def sources(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
@@ -150,6 +165,30 @@ def test_folders_of_actors_import_only_what_the_table_allows() -> None:
     }
     wrong = {(part, to) for part, to in found if part != to and to not in allowed[part]}
     assert wrong == set()
+
+
+def test_the_table_inside_identity_names_every_folder() -> None:
+    folders = {each.parent.name for each in (ROOT / "actors" / "identity").glob("*/__init__.py")}
+    modules = {each for each in inside_identity() if each.startswith("_")}
+    assert set(inside_identity()) == folders | modules | {ROUTER}
+    assert all((ROOT / "actors" / "identity" / f"{each}.py").exists() for each in modules)
+
+
+def test_folders_of_identity_import_only_what_the_table_allows() -> None:
+    # Those for types count here as well; circles with the router there are by design.
+    package, allowed = "onward.actors.identity", inside_identity()
+    found = {
+        (name if name in allowed else ROUTER, to if to in allowed else ROUTER)
+        for file in sources("actors/identity")
+        if file != ROOT / "actors" / "identity" / "__init__.py"
+        for name in [file.relative_to(ROOT / "actors" / "identity").with_suffix("").parts[0]]
+        for _, module in imports_of(file)
+        if module.startswith(f"{package}.")
+        for to in [module.split(".")[3]]
+    }
+    wrong = {(part, to) for part, to in found if part != to and to not in allowed[part]}
+    assert wrong == set()
+    assert {(part, to) for part, others in allowed.items() for to in others} <= found
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -45,8 +45,7 @@ from .domains._memberships import Admit, admit_none
 from .domains._part import DomainStatistics
 from .links._peers import ROUTER
 from .relays._part import Relays
-from .relays._service import PassedOn
-from .relays._statistics import RelayStatistics
+from .relays._reports import PassedOn, RelayStatistics
 from .topics._part import Topics
 from .topics._reports import TopicReport
 from .topics._subscriber_hooks import SubscriberHooks

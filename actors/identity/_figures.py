@@ -16,6 +16,7 @@ from .relays._part import Relays
 
 if TYPE_CHECKING:
     from ._router import Router
+    from .domains._part import DomainsPart
     from .topics._part import Topics
 
 __all__ = ["IDENTITIES", "IDENTITY_FIGURES", "Figures"]
@@ -35,6 +36,7 @@ class Figures(RouterPart):
     Args:
         router: The router.
         topics: Its topics.
+        domains: Its domains.
 
     Attributes:
         joined: Nodes that have joined, since the start.
@@ -42,9 +44,10 @@ class Figures(RouterPart):
         bans: Identities that were banned.
     """
 
-    def __init__(self, router: Router, topics: Topics) -> None:
+    def __init__(self, router: Router, topics: Topics, domains: DomainsPart) -> None:
         self._router: Final = router
         self._topics: Final = topics
+        self._domains: Final = domains
         self._present: Final[set[Identity]] = set()
         self.joined = 0
         self.lost = 0
@@ -118,7 +121,7 @@ class Figures(RouterPart):
 
     def _domain_row(self) -> dict[str, Any]:
         """Return what is asked of domains, and what the node serves and passes on."""
-        found = self._router.domains.statistics()
+        found = self._domains.statistics()
         return {
             "domains": found.served,
             "domain_pending": found.pending,

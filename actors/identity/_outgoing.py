@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ...protocol import (
     MAX_ROUTE_LENGTH,
+    Address,
     LinkDown,
     MailboxFull,
     Message,
@@ -16,6 +17,7 @@ from ...protocol import (
     UnreadableAddress,
 )
 from ...protocol.identity import (
+    HANDLE_SIZE,
     MAX_BODY,
     BadRecord,
     Destination,
@@ -25,24 +27,30 @@ from ...protocol.identity import (
     EngineOrigin,
     Identity,
     P2PContent,
+    P2PMessage,
     Protocol,
+    RelayContent,
     Reliability,
+    Security,
     SigningKey,
+    Target,
     TransportPrefs,
+    padded_size,
+    serialize_p2p_message,
     short_text,
     sign_engine_message,
 )
 from ...protocol.ockam import encode_message
+from .._errors import Unresolved
 from ._carriage import ASKS, Carriage, answered_at, carriage_at, reply_at
 from ._options import IdentityOptions
 from .links._session import MAX_WAITING
-from .relays._queues import record_of
 
 if TYPE_CHECKING:
     from ._router import Router
     from .links._session import Failed
 
-__all__ = ["ONWARD", "Outgoing", "Undelivered", "not_to_wait"]
+__all__ = ["ONWARD", "Outgoing", "Undelivered", "check_security", "not_to_wait", "record_of"]
 
 ONWARD: Final = Protocol("onward", 1)
 """The protocol of a body that is a message as transports write it."""
@@ -251,3 +259,30 @@ class Outgoing:
 def not_to_wait(node: Identity) -> MailboxFull:
     """Return the error of a message that is not to wait for room at the link to a node."""
     return MailboxFull(short_text(node), "others wait for the link, and the message is not to wait")
+
+
+def check_security(to: Address, target: Target) -> None:
+    """Check that there is what a message asks for to hide its way.
+
+    Raises:
+        Unresolved: It asks for a mix network.
+    """
+    if target.tprefs is not None and target.tprefs.security is Security.MIXNET:
+        raise Unresolved(to, "it asks for a mix network, and there is none")
+
+
+def record_of(own: Identity, node: Identity, content: P2PContent, *, filled: bool = False) -> bytes:
+    """Return the record of a message between nodes. With a handle and without it has one size.
+
+    Args:
+        own: This node.
+        node: The other one.
+        content: What it says.
+        filled: Whether it is filled to `padded_size`.
+    """
+    pad = HANDLE_SIZE if isinstance(content, RelayContent) and content.handle is None else 0
+    record = serialize_p2p_message(P2PMessage(own, node, content, pad))
+    if filled:
+        pad += padded_size(len(record)) - len(record)
+        record = serialize_p2p_message(P2PMessage(own, node, content, pad))
+    return record

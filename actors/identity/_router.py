@@ -55,19 +55,17 @@ from ._engines import Engine, Engines
 from ._incoming import Incoming
 from ._options import IdentityOptions
 from ._other_threads import OtherThreads
-from ._outgoing import ONWARD, Outgoing
+from ._outgoing import ONWARD, Outgoing, check_security
 from ._parking import Parking
-from ._router_parts import RouterParts
+from ._router_part import RouterParts
 from .directory._heard_adverts import HeardAdverts
 from .directory._lookups_part import LookupsPart
 from .directory._own_adverts import OwnAdverts
 from .directory._service import DirectoryService
-from .domains._part import DomainsPart
 from .links._dialling import Dialling
 from .links._greetings import Greetings
 from .links._peers import PeerEvents, Peers
 from .links._session import Session
-from .relays._paths import check_security
 
 __all__ = ["Router"]
 
@@ -102,7 +100,6 @@ class Router(RouterParts, PeerEvents):
         outgoing: What goes out of the node.
         incoming: What comes into it.
         verifiers: Public keys that are ready to verify.
-        domains: The domains.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
         started: When the node was started, in Unix milliseconds.
     """
@@ -163,8 +160,6 @@ class Router(RouterParts, PeerEvents):
         self._parked: Final = Parking(options.max_parked)
         self.lookups: Final = LookupsPart(self, worker)
         self.add_part(self.lookups)
-        self.domains: Final = DomainsPart(worker, self, key, options)
-        self.add_part(self.domains)
 
     # --- engines ------------------------------------------------------------------------------
 

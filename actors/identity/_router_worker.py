@@ -15,6 +15,7 @@ from ._local_requests import LocalRequests
 from ._options import IdentityOptions
 from ._router import Router
 from .directory._worker import DIRECTORY, DirectoryWorker
+from .domains._part import DomainsPart
 from .topics._part import Topics
 
 __all__ = ["RouterWorker"]
@@ -33,7 +34,8 @@ class RouterWorker(Worker):
     Attributes:
         router: The router, once the worker has started.
         requests: What the workers of the node ask the router for.
-        topics: The topics of the node.
+        domains: The domains of the node.
+        topics: Its topics.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class RouterWorker(Worker):
         self._directory: Final = DirectoryWorker(verifiers, milliseconds, directory)
         self.router: Router
         self.requests: LocalRequests
+        self.domains: DomainsPart
         self.topics: Topics
 
     async def on_start(self) -> None:
@@ -57,11 +60,13 @@ class RouterWorker(Worker):
         only = Access(incoming=local_only)
         await self.start_child(lambda: self._directory, address=DIRECTORY, access=only)
         self.router = Router(self, *self._given, self._directory.service)
-        self.requests = LocalRequests(self.router, self)
         key, _, options, *_ = self._given
+        self.domains = DomainsPart(self, self.router, key, options)
+        self.router.add_part(self.domains)
+        self.requests = LocalRequests(self.router, self)
         self.topics = Topics(self.router, self, self.requests, key, options)
         self.router.add_part(self.topics)
-        figures = Figures(self.router, self.topics)
+        figures = Figures(self.router, self.topics, self.domains)
         self.router.add_part(figures)
         self.node.parts.reports[IDENTITY_FIGURES] = lambda: [figures.row()]
         self.node.parts.reports[IDENTITIES] = figures.rows

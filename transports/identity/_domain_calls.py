@@ -34,11 +34,11 @@ class DomainCalls(OwnIdentity):
             LimitReached: The node serves as many domains as it may.
         """
         exposed = frozenset(map(as_address, expose))
-        self._router.domains.serve(domain, as_address(worker), exposed)
+        self._domains.serve(domain, as_address(worker), exposed)
 
     def stop_serving(self, domain: Identity) -> bool:
         """Serve a domain no more; return whether it was served. What is in hand is answered."""
-        return self._router.domains.stop(domain)
+        return self._domains.stop(domain)
 
     def found_domain(
         self,
@@ -65,7 +65,7 @@ class DomainCalls(OwnIdentity):
             ValueError: The domain is banned here.
         """
         members = None if nodes is None else tuple(dict.fromkeys(nodes))
-        self._router.domains.memberships.found(key, members, admit)
+        self._domains.memberships.found(key, members, admit)
         return key.identity
 
     async def join_domain(
@@ -89,8 +89,8 @@ class DomainCalls(OwnIdentity):
             LimitReached: 64 such requests are under way.
             BadRecord: There is more to show than there may be.
         """
-        return await self._router.domains.memberships.join(domain, via, auth)
+        return await self._domains.memberships.join(domain, via, auth)
 
     def domain_statistics(self) -> DomainStatistics:
         """Return the domains and the requests to them at this moment."""
-        return self._router.domains.statistics()
+        return self._domains.statistics()

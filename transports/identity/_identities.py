@@ -143,7 +143,7 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
         worker.router.add_part(relays)
 
         def open_link(own: Identity, identity: Identity) -> tuple[Correspondence, Address]:
-            served = worker.router.domains.served.get(own)
+            served = worker.domains.served.get(own)
             here = exposed if served is None else Exposed((served.worker, *served.expose), allowed)
             link = Correspondent(
                 own,

@@ -26,6 +26,7 @@ class OwnIdentity:
     def __init__(self, worker: RouterWorker) -> None:
         self._worker: Final = worker
         self._router: Final = worker.router
+        self._domains: Final = worker.domains
         self._topics: Final = worker.topics
         self._relays: Relays
 

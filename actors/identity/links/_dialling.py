@@ -31,8 +31,8 @@ from ....protocol.identity import (
 )
 from ..._worker import Worker
 from ...runtime._timer import Timer
-from .._node_addresses import by_weight, relay_of
 from ._joined_nodes import JoinedNodes
+from ._node_addresses import by_weight, relay_of
 from ._peers import ROUTER
 
 if TYPE_CHECKING:

@@ -27,11 +27,10 @@ from ....protocol.identity import (
 from ...routing._pending import Pending
 from .._router_part import RouterPart
 from ._admission import RelayAdmission
-from ._log import RelayLog
+from ._reports import RelayLog, RelayStatistics
 from ._reserved import ReservedRelays
 from ._sealed_ways import SealedWays
 from ._service import RelayService
-from ._statistics import RelayStatistics
 
 if TYPE_CHECKING:
     from ..._worker import Worker

@@ -1,4 +1,4 @@
-"""The paths of messages over relays: the relays in a route, and what is known of those nodes."""
+"""The paths of messages over relays: those that routes name, and those that links remember."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ....protocol.identity import (
     LookUp,
     NodeAdvert,
     Refuse,
-    Security,
     Target,
     ViaRelay,
     parse_target,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from ....protocol import Route
     from .._router import Router
 
-__all__ = ["RelayPaths", "check_security", "hops_to", "read_relays"]
+__all__ = ["RelayPaths", "RememberedWays", "hops_to", "read_relays"]
 
 
 class RelayPaths:
@@ -131,22 +130,58 @@ class RelayPaths:
         router.lookups.ask(node)
 
 
+class RememberedWays:
+    """The identities that are reached through a relay which no route names.
+
+    The links remember what the addresses of these are replaced by, until it is forgotten here.
+
+    Args:
+        router: The router.
+    """
+
+    __slots__ = ("_router", "_ways")
+
+    def __init__(self, router: Router) -> None:
+        self._router: Final = router
+        # By the node that has them: the relay, and the identities.
+        self._ways: Final[dict[Identity, tuple[Identity, dict[Identity, None]]]] = {}
+
+    def remember(self, home: Identity, relay: Identity, identity: Identity) -> None:
+        """Remember that an identity at a node is reached through a relay."""
+        found = self._ways.get(home)
+        if found is None or found[0] != relay or len(found[1]) >= _MAX_REMEMBERED:
+            self.forget(home)
+            if len(self._ways) >= _MAX_REMEMBERED:
+                self.forget(next(iter(self._ways)))
+            found = self._ways[home] = relay, {}
+        found[1][identity] = None
+
+    def forget(self, home: Identity) -> None:
+        """Resolve anew what leads to a node through a relay: there may be another way to it now."""
+        _, identities = self._ways.pop(home, (home, {}))
+        for identity in identities:
+            self._router.links.forget(identity)
+
+    def forget_all(self) -> None:
+        """Resolve anew all that leads through relays, as changes of the directory were lost."""
+        for home in tuple(self._ways):
+            self.forget(home)
+
+    def relay_lost(self, relay: Identity) -> None:
+        """Resolve anew what leads to any node through a relay, as the link to that has ended."""
+        for home in [home for home, (via, _) in self._ways.items() if via == relay]:
+            self.forget(home)
+
+
 _REFRESH: Final = OLD_KEY_TIME // 2
 """Time after which others are asked for the advert of a relay again, in milliseconds: a key that
 was replaced opens for twice as long."""
 _MAX_ASKED: Final = 1024
 """Most relays of which it is remembered when their adverts were asked for. Beyond: some are asked
 for earlier."""
-
-
-def check_security(to: Address, target: Target) -> None:
-    """Check that there is what a message asks for to hide its way.
-
-    Raises:
-        Unresolved: It asks for a mix network.
-    """
-    if target.tprefs is not None and target.tprefs.security is Security.MIXNET:
-        raise Unresolved(to, "it asks for a mix network, and there is none")
+_MAX_REMEMBERED: Final = 1024
+"""Most nodes behind relays of which the links remember addresses, and most identities at each.
+Beyond: some are resolved anew."""
 
 
 def hops_to(relays: tuple[Identity, ...], home: Identity) -> tuple[Identity, ...]:

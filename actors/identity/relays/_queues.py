@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol import OnwardError
 from ....protocol.identity import (
-    HANDLE_SIZE,
     EngineContent,
     HandleTable,
     Identity,
-    P2PContent,
-    P2PMessage,
     RelayContent,
     RelayHoldings,
     RelayLoadLimits,
     RelayStatus,
     ReplyContent,
-    padded_size,
-    serialize_p2p_message,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     from .._router import Router
     from ._admission import Charged, RelayAdmission
 
-__all__ = ["Going", "Passed", "RelayQueues", "record_of", "size_of"]
+__all__ = ["Going", "Passed", "RelayQueues", "size_of"]
 
 Passed = EngineContent | RelayContent | ReplyContent
 """What a relay passes on."""
@@ -244,23 +239,6 @@ class RelayQueues:
         expiries = [each.expiry for held in self._held.values() for each in held]
         if expiries:
             self._arm(min(expiries))
-
-
-def record_of(own: Identity, node: Identity, content: P2PContent, *, filled: bool = False) -> bytes:
-    """Return the record of a message between nodes. With a handle and without it has one size.
-
-    Args:
-        own: This node.
-        node: The other one.
-        content: What it says.
-        filled: Whether it is filled to `padded_size`.
-    """
-    pad = HANDLE_SIZE if isinstance(content, RelayContent) and content.handle is None else 0
-    record = serialize_p2p_message(P2PMessage(own, node, content, pad))
-    if filled:
-        pad += padded_size(len(record)) - len(record)
-        record = serialize_p2p_message(P2PMessage(own, node, content, pad))
-    return record
 
 
 def size_of(content: Passed) -> int:

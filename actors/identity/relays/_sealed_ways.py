@@ -48,9 +48,8 @@ from ....protocol.ockam import decode_message
 from ..._errors import Unresolved
 from ...routing._pending import Pending
 from .._carriage import ENGINE, Carriage, is_reserved
-from .._outgoing import not_to_wait
-from ._paths import RelayPaths, check_security, hops_to, read_relays
-from ._remembered_ways import RememberedWays
+from .._outgoing import check_security, not_to_wait
+from ._paths import RelayPaths, RememberedWays, hops_to, read_relays
 
 if TYPE_CHECKING:
     from .._outgoing import Undelivered

@@ -10,7 +10,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from ....protocol import Address
 from ....protocol.identity import (
@@ -39,8 +39,8 @@ from ....protocol.identity import (
 )
 from ._admission import named_in
 from ._queues import Going, Passed, RelayQueues, size_of
+from ._reports import PassedOn, RelayStatistics
 from ._returns import RelayReturns
-from ._statistics import RelayStatistics
 
 if TYPE_CHECKING:
     from ..._worker import Worker
@@ -49,26 +49,7 @@ if TYPE_CHECKING:
     from ._admission import Charged, RelayAdmission
     from ._paths import RelayPaths
 
-__all__ = ["PassedOn", "RelayService"]
-
-
-class PassedOn(NamedTuple):
-    """A thing that a relay passes on, as far as it can see it, but for its times.
-
-    The rest is sealed: what it says, which engine it is for, and how it goes on behind the next
-    node. Two that belong together look alike by their times and sizes alone.
-
-    Attributes:
-        previous: The node that it came from, which may be a relay as well.
-        following: The node that it goes to, which may be a relay as well.
-        size: Its bytes, which are those of one of a few sizes, with a layer for each relay left.
-        is_answer: Whether it is an answer.
-    """
-
-    previous: Identity
-    following: Identity
-    size: int
-    is_answer: bool
+__all__ = ["RelayService"]
 
 
 class RelayService:

@@ -41,11 +41,16 @@ from ..._worker import Worker
 from ...runtime._timer import Timer
 from .._engines import Engine
 from .._reminders import Reminders
-from ._following import Following, FollowingEvents
 from ._places import TopicPlaces
 from ._publications import tell_record
 from ._reports import came
-from ._waiting_subscriptions import PATIENCE, WaitingSubscription, WaitingSubscriptions
+from ._subscriptions import (
+    PATIENCE,
+    Following,
+    FollowingEvents,
+    WaitingSubscription,
+    WaitingSubscriptions,
+)
 
 if TYPE_CHECKING:
     from .._router import Router

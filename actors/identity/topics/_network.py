@@ -39,11 +39,10 @@ from .._carriage import ENGINE, is_reserved
 from .._options import IdentityOptions
 from .._outgoing import ONWARD
 from ..links._session import Session
-from ._following import Following
 from ._followings import Followings
 from ._publications import Publications
 from ._reports import TopicReport
-from ._waiting_subscriptions import WaitingSubscription
+from ._subscriptions import Following, WaitingSubscription
 
 if TYPE_CHECKING:
     from .._router import Router

@@ -55,13 +55,12 @@ from .._options import IdentityOptions
 from .._outgoing import Undelivered
 from .._router_part import RouterPart
 from ..links._session import Session
-from ._adverts import read_topic_advert
 from ._network import TopicNetwork
 from ._publications import NOT_TAKEN_BY_NODES
 from ._reports import TopicReport, TopicStatistics
-from ._requests import serve_topic_requests
+from ._requests import read_topic_advert, serve_topic_requests
 from ._subscriber_hooks import HookTable, SubscriberHooks
-from ._waiting_subscriptions import WaitingSubscription
+from ._subscriptions import WaitingSubscription
 from ._worker import TopicWorker
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ async def test_a_request_to_a_domain_is_answered_by_a_member(a: Node, b: Node) -
 async def test_the_members_share_the_requests(a: Node, b: Node, c: Node) -> None:
     ours = await attached(a)
     numbers = count()
-    ours._router.domains.random = numbers.__next__
+    ours._domains.random = numbers.__next__
     members = [await member(node, (a, ours)) for node in (b, c)]
     learns(ours, *(theirs.own for theirs, _ in members))
     answers = await asyncio.gather(*(a.request(domain_text(), b"?") for _ in range(20)))
@@ -280,7 +280,7 @@ async def test_a_request_over_a_member_that_does_not_serve(a: Node, b: Node, c: 
 async def test_a_request_that_one_member_refuses_goes_to_another(a: Node, b: Node, c: Node) -> None:
     ours, refuses = await attached(a), await attached(b)
     numbers = count()
-    ours._router.domains.random = numbers.__next__
+    ours._domains.random = numbers.__next__
     await joined((a, ours), b)
     theirs, worker = await member(c, (a, ours))
     learns(ours, refuses.own, theirs.own)
@@ -293,7 +293,7 @@ async def test_a_member_that_is_lost_leaves_its_requests_in_doubt_and_the_others
     async with Node("a") as a, Node("c") as c, Node("d") as d:
         ours = await attached(a)
         numbers = count()
-        ours._router.domains.random = numbers.__next__
+        ours._domains.random = numbers.__next__
         others = [await member(node, (a, ours)) for node in (c, d)]
         async with Node("b") as b:
             lost = await attached(b)

@@ -192,7 +192,7 @@ async def test_a_decision_that_never_ends_gives_its_place_back(
     ours.found_domain(DOMAIN, admit=admit)
     strange, other = await StrangeNode.on(a, c, STRANGE), await StrangeNode.on(b, c, OTHER)
     tell(strange, joining(ours))
-    await eventually(lambda: ours._router.domains.memberships._deciding)
+    await eventually(lambda: ours._domains.memberships._deciding)
     tell(other, joining(ours, OTHER))
     assert (await answered(other)).result is ResultCode.OVERFLOW
     await asyncio.sleep(24)

@@ -375,7 +375,7 @@ async def test_a_lying_refusal_leads_to_one_other_member(a: Node, b: Node, c: No
     await eventually(lambda: len(ours.peers()) == 2)
     learns(ours, STRANGE.identity, OTHER.identity)
     choices = iter([7, 1, 0])  # the number of the request, then the choices
-    ours._router.domains.random = choices.__next__
+    ours._domains.random = choices.__next__
     asked = asyncio.create_task(c.request(domain_text(), b"?"))
     members = {STRANGE.identity: strange, OTHER.identity: other}
     first, second = (members[each] for each in sorted(members, reverse=True))
@@ -428,10 +428,10 @@ async def test_a_domain_is_known_by_its_advert_and_forgotten_with_it(a: Node, c:
     await eventually(lambda: c.statistics().pending == 1)
     looked_up = (await strange.said()).content
     assert looked_up == ControlContent(serialize_control(AdvertRequest(DOMAIN.identity)))
-    ours._router.domains.members._updates_lost(1)
+    ours._domains.members._updates_lost(1)
     learns(ours, STRANGE.identity, version=2)
     assert isinstance(await heard(strange), DomainRequest)
-    ours._router.domains.members._updates_lost(1)
+    ours._domains.members._updates_lost(1)
     assert ours.domain_statistics().known == 1
     for each in (asked, again):
         each.cancel()

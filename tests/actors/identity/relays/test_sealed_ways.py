@@ -10,8 +10,8 @@ import pytest
 from onward.actors import Node, Unresolved, Worker
 from onward.actors.identity import PassedOn
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_at
+from onward.actors.identity._outgoing import record_of
 from onward.actors.identity.relays._paths import RelayPaths
-from onward.actors.identity.relays._queues import record_of
 from onward.actors.tracing import HopTracer, TraceOptions, trace
 from onward.protocol import (
     IDENTITY,

@@ -10,10 +10,10 @@ import pytest
 from onward.actors import Node
 from onward.actors.identity import ROUTER
 from onward.actors.identity._carriage import ENGINE
-from onward.actors.identity._outgoing import ONWARD
+from onward.actors.identity._outgoing import ONWARD, record_of
 from onward.actors.identity.links._dialling import IDLE_TIME
 from onward.actors.identity.links._session import Failed
-from onward.actors.identity.relays._queues import RelayQueues, record_of
+from onward.actors.identity.relays._queues import RelayQueues
 from onward.protocol import LinkDown, Message
 from onward.protocol.identity import (
     NO_REPLY,

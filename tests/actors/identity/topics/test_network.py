@@ -977,7 +977,7 @@ async def test_a_topic_that_its_subscribers_may_not_have_is_left(a: Node, c: Nod
 async def test_more_subscriptions_than_may_wait_are_refused(
     c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.identity.topics._waiting_subscriptions._MOST_WAITING", 1)
+    monkeypatch.setattr("onward.actors.identity.topics._subscriptions._MOST_WAITING", 1)
     monkeypatch.setattr("onward.actors.identity.topics._followings._MOST_SOUGHT", 1)
     monkeypatch.setattr("onward.actors.identity.topics._places._MOST_WATCHED", 2)
     theirs = await attached(c)

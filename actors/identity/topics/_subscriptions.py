@@ -1,16 +1,32 @@
-"""The subscriptions of engines that wait until their topic is found, and taken by its node."""
+"""The subscriptions of engines to topics of other nodes: those that wait, and those that are taken.
+
+One waits until its topic is found, and its node has taken it. From then on the topic is followed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Protocol as Interface
 
-from ....protocol.identity import Identity, ResultCode, RoutingScope
+from ....protocol.identity import (
+    Event,
+    Identity,
+    ResultCode,
+    RoutingScope,
+    Subscription,
+    TopicAdvert,
+)
 from .._engines import Engine
 from ._subscriber_hooks import SubscriberHooks
 
-__all__ = ["PATIENCE", "WaitingSubscription", "WaitingSubscriptions"]
+__all__ = [
+    "PATIENCE",
+    "Following",
+    "FollowingEvents",
+    "WaitingSubscription",
+    "WaitingSubscriptions",
+]
 
 PATIENCE: Final = 30.0
 """Time that a subscription waits at most until its topic is found and taken, in seconds. Then its
@@ -99,3 +115,50 @@ class WaitingSubscriptions:
     def late(self, now: float) -> list[Identity]:
         """Return the topics that a subscription has waited for as long as it may."""
         return [topic for topic, each in self._of.items() if each[0].until <= now]
+
+
+@dataclass(slots=True, eq=False)
+class Following:
+    """A topic of another node.
+
+    Attributes:
+        topic: The topic.
+        node: The node that publishes it.
+        advert: Its advert.
+        subscription: The subscriber's end.
+        is_taken: Whether the node has taken the subscription, so that engines here have it.
+    """
+
+    topic: Identity
+    node: Identity
+    advert: TopicAdvert
+    subscription: Subscription = field(init=False)
+    is_taken: bool = False
+
+    def __post_init__(self) -> None:
+        self.subscription = Subscription(self.topic, self.node)
+
+    @property
+    def publisher(self) -> Identity | None:
+        """The publisher by which it is found."""
+        return self.advert.publishers[0] if self.advert.publishers else None
+
+
+class FollowingEvents(Interface):
+    """Events of the topics of other nodes, for the part of the router."""
+
+    def taken(self, following: Following, waiting: list[WaitingSubscription]) -> bool:
+        """Receive a topic that its node lets this one have; return whether an engine has it."""
+        ...
+
+    def delivered(self, following: Following, event: Event) -> None:
+        """Receive an event, in its turn."""
+
+    def lost(self, following: Following, number: int | None) -> None:
+        """Receive the number of events that were missed for good; `None` if it is not known."""
+
+    def changed(self, following: Following) -> None:
+        """Receive another advert of a topic."""
+
+    def gone(self, following: Following, reason: ResultCode) -> None:
+        """Receive the end of a topic that engines here have."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol import IDENTITY
-from ...protocol.identity import (
+from ....protocol import IDENTITY
+from ....protocol.identity import (
     AdvertAddress,
     DestinationKind,
     Identity,
