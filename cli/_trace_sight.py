@@ -63,6 +63,8 @@ def _sights(route: Route) -> Iterator[Sight]:
     else:
         what = f"{to.kind.name.lower()} {short_text(to.identity)}"
         last = what if to.kind is DestinationKind.NODE else f"the node of {what}"
+        if to.kind is DestinationKind.TOPIC:
+            last += ", and those of its subscribers"
     names = ["the node of the sender", *relays, last]
     for before, relay, after in zip(names, names[1:], names[2:], strict=False):
         if lets_out and relay == names[-2]:
@@ -78,9 +80,17 @@ def _sights(route: Route) -> Iterator[Sight]:
             f"it comes from {before} and goes on to {after}; size and time",
             "the payload, the sender, its end, and nodes further away",
         )
-    yield Sight(
-        last,
-        "the payload, what it is for, and the identity that has signed it",
-        f"the nodes before {names[-2]}" if relays else "-",
-    )
+    if to is not None and to.kind is DestinationKind.DOMAIN:
+        # No signature goes with a request to a domain, and members pass it on in the clear.
+        yield Sight(
+            f"members of {what}, the last and those before it",
+            "the payload, what it is for, and the node that it comes from",
+            "the nodes before that one",
+        )
+    else:
+        yield Sight(
+            last,
+            "the payload, what it is for, and the identity that has signed it",
+            f"the nodes before {names[-2]}" if relays else "-",
+        )
     yield Sight("others on the way", "the nodes next to them; size and time", "all the rest")

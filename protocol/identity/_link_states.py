@@ -109,7 +109,7 @@ class LinkFailure(StrEnum):
     VERSION = "there is no version that both nodes know"
     BUSY = "the other node has as many links as it may"
     REFUSED = "the other node refuses"
-    TIMEOUT = "the time is over"
+    TIMEOUT = "the other node has not proved an identity in time; it may have none"
     REPEATED = "a frame that came before"
     FORGED = "a frame that cannot be opened"
     EXHAUSTED = "the session has had as many frames as it may"

@@ -259,7 +259,9 @@ async def test_it_dials_nodes_by_their_adverts_if_it_may(tmp_path: Path, dials: 
         async with running(*words, *(("--dial", "tcp") if dials else ())) as ours:
             await until(lambda: ours.peers() == (known.own,))
             if not dials:
-                with pytest.raises(Unresolved):
+                with pytest.raises(
+                    Unresolved, match="it is known, and not reached: its node has no "
+                ):
                     await ours.request(engine, b"x", timeout=TIMEOUT)
                 return
             assert (await ours.request(engine, b"x", timeout=TIMEOUT)).payload == b"x"

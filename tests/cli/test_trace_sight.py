@@ -34,13 +34,24 @@ def test_a_relay_sees_the_nodes_next_to_it_alone() -> None:
     ("end", "last"),
     [
         (f"36#node:{identity_text(B)} => echo", f"node {short_text(B)}"),
-        (f"36#topic:{identity_text(B)}", f"the node of topic {short_text(B)}"),
+        (
+            f"36#topic:{identity_text(B)}",
+            f"the node of topic {short_text(B)}, and those of its subscribers",
+        ),
     ],
 )
 def test_the_last_node_sees_the_message(end: str, last: str) -> None:
     first, rest = sights_of(parse_route(f"1#h:1 => {end}"))
     assert (first.hop, first.hidden) == (last, "-")
     assert "payload" in first.sees
+    assert rest.hop == "others on the way"
+
+
+def test_each_member_of_a_domain_that_a_request_passes_can_read_it() -> None:
+    first, rest = sights_of(parse_route(f"36#domain:{identity_text(B)} => echo"))
+    assert first.hop == f"members of domain {short_text(B)}, the last and those before it"
+    assert first.sees == "the payload, what it is for, and the node that it comes from"
+    assert first.hidden == "the nodes before that one"
     assert rest.hop == "others on the way"
 
 

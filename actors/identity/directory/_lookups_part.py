@@ -123,7 +123,8 @@ class LookupsPart(RouterPart):
                     # What is looked up again meanwhile waits for the link that is opened.
                     dials = router.dialling.is_dialling(identity)
                     if reason is not LookupFailure.NONE_ASKED and not dials:
-                        router.not_found(identity, reason.value)
+                        is_known = self._is_known(identity)
+                        router.not_found(identity, _UNREACHED if is_known else reason.value)
         self._arm()
 
     def _tell(self, identity: Identity) -> None:
@@ -230,6 +231,10 @@ class LookupsPart(RouterPart):
         router.outgoing.say(node, content)
 
 
+_UNREACHED: Final = (
+    "it is known, and not reached: its node has no link, no relay, and no address that is dialled"
+)
+"""The reason for which messages are refused to an identity that the directory has."""
 _RATE: Final = 100
 """Requests of one node that are answered in each second, in the long run. More are dropped, and
 counted."""

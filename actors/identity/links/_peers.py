@@ -105,11 +105,12 @@ class Peers(Handshakes):
         link = await self._node.connect(to, expose=[ROUTER])
         try:
             return await self._join(to, link, expected)
+        except PeerRefused as error:
+            raise PeerRefused(to, error.reason) from None  # it has the name of the link
         finally:
             if (link, ROUTER) not in self._ways:
-                self.stop_link(
-                    link
-                )  # it is of no use: it has failed, or another link has its place
+                # It is of no use: it has failed, or another link has its place.
+                self.stop_link(link)
 
     def stop_link(self, link: Address) -> None:
         """Stop the worker of a link, if it lives."""

@@ -318,7 +318,7 @@ async def test_a_node_without_a_session_does_not_begin_one_for_a_refusal(a: Node
     (way,) = ours._router.peers._ways.values()
     ours._router.peers._handshake(way, refuse_link(LinkRefusalCode.NO_SESSION))
     assert ours.refused() == {"messages of no handshake": 1}
-    with pytest.raises(PeerRefused, match="the time is over"):
+    with pytest.raises(PeerRefused, match="has not proved an identity in time"):
         await joining
 
 
