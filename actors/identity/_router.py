@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ...protocol import Address, Message, NotExposed, UnreadableAddress, counted
+from ...protocol import IDENTITY, Address, Message, NotExposed, UnreadableAddress, counted
 from ...protocol.identity import (
     SCOPE_ANY,
     TRUST_BANNED,
@@ -321,9 +321,11 @@ class Router(RouterParts, PeerEvents):
         """Return what a message waits for, until more is known of an identity.
 
         Raises:
-            Unresolved: As many wait for it as may, or the message does not wait.
+            Unresolved: As many wait for it as may, the message does not wait, or it is for another
+                kind of identity than that one is known to be.
         """
         to = message[0][0]
+        self._check_kind(to, identity, target.destination)
         if target.tprefs is not None and target.tprefs.reliability is Reliability.UNRELIABLE:
             raise Unresolved(to, "no way to it is known, and the message is not to wait")
         pending = self._parked.park(identity, self.own_of(message[3]))
@@ -334,6 +336,29 @@ class Router(RouterParts, PeerEvents):
         if reason is not None:
             raise Unresolved(to, reason)
         return pending
+
+    def _check_kind(self, to: Address, identity: Identity, destination: Destination) -> None:
+        """Check that an identity, if it is that of a destination, is not known as another kind.
+
+        Raises:
+            Unresolved: It is, so there is nothing to wait for.
+        """
+        if identity != destination.identity:
+            return
+        kind, record = None, self.directory.peek(identity)
+        if identity == self.own:
+            kind = DestinationKind.NODE
+        elif self.engines.of(identity) is not None:
+            kind = DestinationKind.ENGINE
+        elif record is not None and record.advert is not None:
+            kind = DestinationKind(record.advert.kind)
+        asked = destination.kind
+        if asked is DestinationKind.RELAY:
+            asked = DestinationKind.NODE
+        if kind is not None and kind is not asked:
+            word = kind.name.lower()
+            article = "an" if kind is DestinationKind.ENGINE else "a"
+            raise Unresolved(to, f"it is {article} {word}: write {IDENTITY}#{word}:…")
 
     @property
     def parked(self) -> int:

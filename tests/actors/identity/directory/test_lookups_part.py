@@ -28,6 +28,7 @@ from onward.protocol.identity import (
     NodeAdvert,
     PutOutcome,
     SigningKey,
+    identity_text,
     parse_control,
     serialize_control,
     sign_advert,
@@ -74,6 +75,28 @@ async def test_an_engine_is_found_by_a_node_that_knows_it(a: Node, b: Node, c: N
     record = await ours.lookup(between.own)
     assert record is not None
     assert ours.refused() == between.refused() == theirs.refused() == {}
+
+
+async def test_what_is_of_another_kind_is_refused_at_once(a: Node, b: Node, c: Node) -> None:
+    ours, between, theirs = await attached(a), await attached(b), await attached(c)
+    await b.start(Echo, address="echo")
+    await c.start(Echo, address="echo")
+    engine, far = between.engine("echo"), theirs.engine("echo")
+    await joined((c, theirs), b)
+    await joined((a, ours), b)
+    started = a.loop.time()
+    # That of the third node is not known yet: it is looked up once.
+    for node in (theirs, between, ours):
+        for kind in ("engine", "topic", "domain"):
+            with pytest.raises(Unresolved, match=r"\(it is a node: write 36#node:…\)"):
+                await a.request(f"36#{kind}:{identity_text(node.own)}", b"")
+    await a.start(Echo, address="mine")
+    for each in (engine, far, ours.engine("mine")):
+        for route in (f"{node_text(each)} => echo", f"{node_text(each)}?hops=1 => echo"):
+            with pytest.raises(Unresolved, match=r"\(it is an engine: write 36#engine:…\)"):
+                await a.request(route, b"")
+    assert a.loop.time() - started < 0.1
+    assert a.statistics().pending == ours._router.parked == 0
 
 
 async def test_adverts_of_an_identity_are_looked_up_by_programs(a: Node, b: Node, c: Node) -> None:
