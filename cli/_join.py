@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -149,7 +150,11 @@ def way_of(arguments: argparse.Namespace, credentials: Credentials | None = None
 
 
 async def reach_by(
-    node: Node, route: Route, timeout: float, way: Way | None = None
+    node: Node,
+    route: Route,
+    timeout: float,
+    way: Way | None = None,
+    attached: Callable[[Identities], object] | None = None,
 ) -> tuple[tuple[Address, ...], Route]:
     """Connect to the start of a route, or join nodes; a refusal is known before a message is sent.
 
@@ -158,6 +163,7 @@ async def reach_by(
         route: The route.
         timeout: The longest time for that, in seconds.
         way: A node to connect to first, or the nodes to join.
+        attached: Receives the identities of the node, before it joins any.
 
     Returns:
         The links that there are now, and the route.
@@ -180,6 +186,8 @@ async def reach_by(
 
     _check_identities(route)
     identities = await Identities.attach(node, way.key)
+    if attached is not None:
+        attached(identities)
     links: list[Address] = []
     for to in way.nodes:
         try:

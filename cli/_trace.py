@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from ._status import CommandError, Status, status_of
 from ._trace_picture import brief_route, picture_of, text_of, worker_of
 from ._trace_sight import Sight, sights_of
 from ._trace_svg import draw
+from ._trace_way import KnownWay, WayWatch
 
 __all__ = ["OWN", "add_commands", "follow", "raise_for", "show"]
 
@@ -39,9 +40,10 @@ Only nodes that trace report: `onward node --trace`, `onward broker --trace`, `o
 --trace`, nodes of a topology, and nodes of programs with a HopTracer. The others pass the mark on,
 so that the nodes behind them report. Gaps in the reports are shown.
 
-For a route over identities, as in 36#relay:... => 36#engine:..., it says what each hop can see. A
-sealed message cannot be added to on its way, and its answer has a way that can be used once: so
-relays and what is behind them report no hops.
+For a route to an identity, as in 36#engine:... or 36#relay:... => 36#engine:..., it says what each
+hop can see, the relays that the node itself has chosen included, and which nodes were asked for the
+way. A sealed message cannot be added to on its way, and its answer has a way that can be used once:
+so relays and what is behind them report no hops.
 """
 
 _EPILOG: Final = """\
@@ -107,17 +109,13 @@ def _command(arguments: argparse.Namespace) -> None:
     async def trace_it(stop: StopRequest) -> None:
         if arguments.svg is not None:
             _open(arguments.svg)
-        traced, lost = await stop.unless(work())
-        sights = _sights(arguments)
+        traced, lost, known = await stop.unless(work())
         if arguments.json:
-            row = trace_row(traced)
-            if sights:
-                row["sights"] = [asdict(each) for each in sights]
-            print(json.dumps(row, indent=2))
+            print(json.dumps(_row(traced, known), indent=2))
         else:
-            print(show(traced, arguments.form, sights))
+            print(show(traced, arguments.form, known))
         if arguments.svg is not None:
-            _write(arguments.svg, draw(picture_of(traced, OWN)))
+            _write(arguments.svg, draw(picture_of(traced, OWN, known.lines())))
         if lost is not None:
             raise CommandError(printable(str(lost)), status_of(lost))
         raise_for(traced, arguments.timeout)
@@ -128,7 +126,7 @@ def _command(arguments: argparse.Namespace) -> None:
 
 def _traced(
     arguments: argparse.Namespace,
-) -> Callable[[], Coroutine[Any, Any, tuple[Trace, OnwardError | None]]]:
+) -> Callable[[], Coroutine[Any, Any, tuple[Trace, OnwardError | None, KnownWay]]]:
     """Return a function that traces what the arguments say, after a check of them.
 
     Raises:
@@ -143,8 +141,9 @@ def _traced(
         route = route_argument(given)
         way = way_of(arguments, credentials_for_node(arguments))
 
-        async def along() -> tuple[Trace, OnwardError | None]:
-            return await follow(route, payload, timeout, way), None
+        async def along() -> tuple[Trace, OnwardError | None, KnownWay]:
+            traced, known = await follow(route, payload, timeout, way)
+            return traced, None, known
 
         return along
     if arguments.connect is not None or arguments.join:
@@ -153,17 +152,20 @@ def _traced(
     parse_address_query(given)  # a malformed query is refused before anything is sent
     access = access_of(arguments)
 
-    async def through() -> tuple[Trace, OnwardError | None]:
+    async def through() -> tuple[Trace, OnwardError | None, KnownWay]:
         # The client library is a slow import; the other commands go without.
         from ._trace_request import trace_through
 
-        return await trace_through(arguments.broker, given, payload, timeout, access)
+        traced, lost = await trace_through(arguments.broker, given, payload, timeout, access)
+        return traced, lost, KnownWay()
 
     return through
 
 
-async def follow(route: Route, payload: bytes, timeout: float, way: Way | None) -> Trace:
-    """Trace a message from a node of its own.
+async def follow(
+    route: Route, payload: bytes, timeout: float, way: Way | None
+) -> tuple[Trace, KnownWay]:
+    """Trace a message from a node of its own, and return what its router has found as well.
 
     Args:
         route: The route.
@@ -177,8 +179,10 @@ async def follow(route: Route, payload: bytes, timeout: float, way: Way | None) 
     """
     async with Node(OWN, error_replies=True) as node:
         node.add_instrument(HopTracer(node))
-        _, route = await reach_by(node, route, timeout, way)
-        return await trace(node, route, payload, options=TraceOptions(timeout=timeout))
+        watch = WayWatch()
+        _, route = await reach_by(node, route, timeout, way, watch.begin)
+        traced = await trace(node, route, payload, options=TraceOptions(timeout=timeout))
+        return traced, watch.found(traced)
 
 
 def _open(name: str) -> None:
@@ -217,17 +221,31 @@ def raise_for(traced: Trace, timeout: float) -> None:
 # --- as text ----------------------------------------------------------------------------------
 
 
-def _sights(arguments: argparse.Namespace) -> tuple[Sight, ...]:
-    """Return what each hop of a route over identities can see."""
-    return sights_of(route_argument(arguments.route)) if arguments.broker is None else ()
+def _sights(traced: Trace, known: KnownWay) -> tuple[Sight, ...]:
+    """Return what each hop can see; none of a message that has not left its node."""
+    stayed = traced.lost is not None and not traced.hops
+    return () if stayed else sights_of(traced.route, known)
 
 
-def show(traced: Trace, form: PayloadNotation, sights: Sequence[Sight] = ()) -> str:
-    """Format a trace as text: the hops, a drawing, the gaps, what hops can see, and the answer."""
-    parts = [_hops(traced), text_of(picture_of(traced, OWN)), "\n".join(_remarks(traced))]
+def _row(traced: Trace, known: KnownWay) -> dict[str, Any]:
+    row, sights = trace_row(traced), _sights(traced, known)
+    if known.lines() or sights:
+        row["way"] = known.row()
     if sights:
-        rows = [(each.hop, each.sees, each.hidden) for each in sights]
-        parts.append(table(("HOP", "CAN SEE", "CANNOT SEE"), rows))
+        row["sights"] = [asdict(each) for each in sights]
+    return row
+
+
+def show(traced: Trace, form: PayloadNotation, known: KnownWay | None = None) -> str:
+    """Format a trace as text: the hops, a drawing, the gaps, what hops can see, and the answer."""
+    known = known or KnownWay()
+    remarks = [*_remarks(traced)]
+    if known.relays:
+        remarks.append("Relays, and what is behind them, can report no hops of a sealed message.")
+    parts = [_hops(traced), text_of(picture_of(traced, OWN, known.lines())), "\n".join(remarks)]
+    sights = [(each.hop, each.sees, each.hidden) for each in _sights(traced, known)]
+    if sights:
+        parts.append(table(("HOP", "CAN SEE", "CANNOT SEE"), sights))
     if traced.answer is not None and read_error_reply(traced.answer) is None:
         parts.append(f"answer: {printable(_payload(traced.answer.payload, form))}")
     return "\n\n".join(part for part in parts if part)

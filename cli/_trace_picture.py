@@ -5,6 +5,7 @@ The text and the SVG picture are both drawn from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,12 +125,13 @@ def _name_of(report: HopReport) -> Address | None:
         return None  # of a later version
 
 
-def picture_of(trace: Trace, own: str) -> TracePicture:
+def picture_of(trace: Trace, own: str, known: Sequence[str] = ()) -> TracePicture:
     """Return the layout of a trace.
 
     Args:
         trace: The trace.
         own: Name of the node that traced.
+        known: What that node knew of the way, or has asked others, each as a row of its own.
     """
     # By their ids: names of nodes need not be unique.
     columns = {trace.own_node: own}
@@ -142,7 +144,7 @@ def picture_of(trace: Trace, own: str) -> TracePicture:
     return TracePicture(
         title=f"onward trace {brief_route(trace.route)}",
         columns=(*columns.values(), *(() if silent is None else (SILENT,))),
-        steps=tuple(_Rows(trace, list(columns)).rows()),
+        steps=tuple(_Rows(trace, list(columns)).rows(known)),
         silent=silent,
     )
 
@@ -157,10 +159,10 @@ class _Rows:
         for gap in trace.gaps:
             self._gaps.setdefault(gap.before, []).append(gap)
 
-    def rows(self) -> list[Step]:
+    def rows(self, known: Sequence[str]) -> list[Step]:
         """Return the rows, from the start to the answer."""
         trace = self._trace
-        rows = [Step(0, None, "sent", 0.0)]
+        rows = [Step(0, None, "sent", 0.0), *(Step(0, None, each) for each in known)]
         ends = {gap.after: gap for gap in self._gaps.get(None, ()) if gap.due}
         if not trace.hops:
             rows += [self._end(0, gap) for gap in ends.values()]

@@ -37,6 +37,7 @@ from ._options import IdentityOptions
 from ._router import Router
 from ._router_worker import RouterWorker
 from .directory._file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_row
+from .directory._lookups_part import LookupStep
 from .directory._own_adverts import ADDRESS_WEIGHT
 from .directory._saver import SAVE_BATCH, SAVE_DELAY, SAVE_PAUSE, SAVE_RETRY, DirectorySaver
 from .directory._service import DirectoryService
@@ -75,6 +76,7 @@ __all__ = [
     "IdentityKeys",
     "IdentityOptions",
     "KeyFileRefused",
+    "LookupStep",
     "NoWayBack",
     "PassedOn",
     "PeerRefused",

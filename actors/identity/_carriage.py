@@ -55,6 +55,7 @@ __all__ = [
     "reply_address",
     "reply_at",
     "shown_address",
+    "shown_carriage",
 ]
 
 ASKS: Final = Address(IDENTITY, b"asks")
@@ -177,19 +178,30 @@ def shown_address(address: Address) -> str | None:
     """
     if not is_reserved(address):
         return None
-    value = address.value
-    if value == ENGINE.value:
+    if address.value == ENGINE.value:
         return "(that engine)"
-    if not value.startswith(_BY):
+    if not address.value.startswith(_BY):
         return "(return way)"
-    try:
-        carriage = _read(value[len(_BY) + _TAG :])
-    except BadRecord:
+    carriage = shown_carriage(address)
+    if carriage is None:
         return "(way of a router)"
     if carriage.topic is not None:
         return f"(way to the topic {short_text(carriage.topic)})"
     relays = ", ".join(map(short_text, carriage.relays))
     return f"(way over {relays})" if relays else f"(way to that {carriage.kind.name.lower()})"
+
+
+def shown_carriage(address: Address) -> Carriage | None:
+    """Return the carriage that an address says, for people; `None` if it says none.
+
+    It may be of another process, or made up.
+    """
+    if address.type != IDENTITY or not address.value.startswith(_BY):
+        return None
+    try:
+        return _read(address.value[len(_BY) + _TAG :])
+    except BadRecord:
+        return None
 
 
 @lru_cache(_REMEMBERED)

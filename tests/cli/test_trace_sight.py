@@ -24,8 +24,9 @@ def test_a_relay_sees_the_nodes_next_to_it_alone() -> None:
     assert (one.hop, other.hop, last.hop) == (f"relay {r}", f"relay {s}", f"the node of engine {b}")
     assert f"from the node of the sender and goes on to relay {s}; size" in one.sees
     assert f"from relay {r} and goes on to the node of engine {b}; size" in other.sees
-    assert "payload" in one.hidden
-    assert "payload" in other.hidden
+    assert one.hidden == other.hidden == "the payload, its end, and nodes further away"
+    # Each layer is signed by the node that sends, unless that is anonymous.
+    assert other.sees.endswith("; the sender's node, unless that is anonymous")
     assert last.hidden == f"the nodes before relay {s}"
     assert rest.hidden == "all the rest"
 

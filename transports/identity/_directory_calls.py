@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 from ...actors import LimitReached
-from ...actors.identity import ADDRESS_WEIGHT
+from ...actors.identity import ADDRESS_WEIGHT, LookupStep
 from ...protocol.identity import (
     TRUST_BANNED,
     TRUST_DEFAULT,
@@ -60,6 +61,21 @@ class DirectoryCalls(OwnIdentity):
                 await asyncio.shield(ended)
             record = self.directory.lookup(identity)
         return record
+
+    def watch_lookups(self, on_step: Callable[[LookupStep], object]) -> Callable[[], None]:
+        """Call a function for each node that is asked in a look-up, and for each answer of use.
+
+        A node that is asked learns that this one looks for the identity.
+
+        Args:
+            on_step: Receives each. It neither waits nor raises.
+
+        Returns:
+            A function that ends it.
+        """
+        watchers = self._router.lookups.on_step
+        watchers.append(on_step)
+        return lambda: watchers.remove(on_step)
 
     def put_advert(self, envelope: AdvertEnvelope) -> PutOutcome:
         """Put an advert into the directory, which counts as used by this node.

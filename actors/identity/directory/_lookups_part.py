@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from ....protocol.identity import (
     AdvertEnvelope,
@@ -39,7 +39,21 @@ if TYPE_CHECKING:
     from .._router import Router
     from ..links._session import Session
 
-__all__ = ["LookupsPart"]
+__all__ = ["LookupStep", "LookupsPart"]
+
+
+class LookupStep(NamedTuple):
+    """A step of a look-up of this node: another node is asked, or has answered.
+
+    Attributes:
+        identity: The identity that is looked up.
+        node: The other node.
+        answered: Whether that node has answered with an advert of it; else it is asked now.
+    """
+
+    identity: Identity
+    node: Identity
+    answered: bool
 
 
 class LookupsPart(RouterPart):
@@ -54,12 +68,14 @@ class LookupsPart(RouterPart):
 
     Attributes:
         table: The look-ups under way.
+        on_step: Each receives the steps of all look-ups. It neither waits nor raises.
     """
 
     controls: ClassVar[range] = range(32)
 
     def __init__(self, router: Router, worker: Worker) -> None:
         self.table: Final = LookupTable()
+        self.on_step: Final[list[Callable[[LookupStep], object]]] = []
         self._router: Final = router
         self._worker: Final = worker
         self._rates: Final = RateLimiter(RelayLoadLimits(rate=_RATE, burst=_BURST))
@@ -118,6 +134,7 @@ class LookupsPart(RouterPart):
                     content = ControlContent(serialize_control(AdvertRequest(identity)))
                     # If it is not handed over, the node is lost, or does not answer.
                     router.outgoing.say(node, content)
+                    self._step(LookupStep(identity, node, answered=False))
                 case LookupEnd(identity, reason):
                     self._tell(identity)
                     # What is looked up again meanwhile waits for the link that is opened.
@@ -126,6 +143,10 @@ class LookupsPart(RouterPart):
                         is_known = self._is_known(identity)
                         router.not_found(identity, _UNREACHED if is_known else reason.value)
         self._arm()
+
+    def _step(self, step: LookupStep) -> None:
+        for on_step in self.on_step:
+            on_step(step)
 
     def _tell(self, identity: Identity) -> None:
         ended = self._ended.pop(identity, None)
@@ -195,10 +216,12 @@ class LookupsPart(RouterPart):
     ) -> None:
         if not adverts:
             self._router.heard_adverts.not_there(identity, node)
-        if identity in self._router.heard_adverts.hear(node, adverts):
-            self._router.found(identity)
-        elif adverts and self._is_known(identity) and not self._needs_more(identity):
-            self.found(identity)  # what was known is so still: it was only looked up again
+        is_more = identity in self._router.heard_adverts.hear(node, adverts)
+        # What was known may be so still: it was only looked up again.
+        if is_more or (adverts and self._is_known(identity) and not self._needs_more(identity)):
+            if self.table.is_awaited(identity, node):
+                self._step(LookupStep(identity, node, answered=True))
+            (self._router if is_more else self).found(identity)
         else:
             self._act(self.table.knows_nothing(identity, node, self._now()))
 

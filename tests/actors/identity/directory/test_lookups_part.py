@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from onward.actors import Node, Unresolved
-from onward.actors.identity import ROUTER, Engine
+from onward.actors.identity import ROUTER, Engine, LookupStep
 from onward.actors.testing import Probe
 from onward.protocol import LinkLost
 from onward.protocol.identity import (
@@ -75,6 +75,31 @@ async def test_an_engine_is_found_by_a_node_that_knows_it(a: Node, b: Node, c: N
     record = await ours.lookup(between.own)
     assert record is not None
     assert ours.refused() == between.refused() == theirs.refused() == {}
+
+
+async def test_the_steps_of_look_ups_are_watched(a: Node, b: Node, c: Node) -> None:
+    ours, between, theirs = await attached(a), await attached(b), await attached(c)
+    await joined((c, theirs), b)
+    await joined((a, ours), b)
+    steps: list[LookupStep] = []
+    unwatch = ours.watch_lookups(steps.append)
+    missing = key_of("nobody").identity
+    await ours.lookup(theirs.own)
+    await ours.lookup(missing)
+    assert steps == [
+        LookupStep(theirs.own, between.own, answered=False),
+        LookupStep(theirs.own, between.own, answered=True),
+        LookupStep(missing, between.own, answered=False),
+    ]
+    # What is looked up again is answered by what is known; what is told unasked is no answer.
+    ours._router.lookups.ask(theirs.own)
+    await eventually(lambda: len(steps) == 5)
+    assert steps[3:] == steps[:2]
+    ours._router.lookups._answered(between.own, theirs.own, ours.directory.adverts_for(theirs.own))
+    assert len(steps) == 5
+    unwatch()
+    ours._router.lookups.ask(theirs.own)
+    assert len(steps) == 5
 
 
 async def test_what_is_of_another_kind_is_refused_at_once(a: Node, b: Node, c: Node) -> None:
