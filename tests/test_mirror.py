@@ -29,7 +29,7 @@ CONCEPTS = {
         ),
         "identity/directory/test_file": "_saver",
         "identity/links/test_peers": "_handshakes _session",
-        "identity/relays/test_clear_relays": "_part _queues",
+        "identity/relays/test_clear_relays": "_clear _part _queues",
         "identity/relays/test_exits": "_paths",
         "identity/relays/test_wishes": "",
         "identity/topics/test_network": "_followings _publications",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ...protocol import IDENTITY, Address, Message, OnwardError
+from ...protocol import Address, Message, OnwardError
 from ...protocol.identity import (
     SCOPE_ANY,
     BadRecord,
@@ -168,10 +168,6 @@ class Incoming:
         router, src = self._router, message.src
         onward, back = inner[0], inner[1]
         if onward and is_reserved(onward[0]) and onward[0] != ENGINE:
-            return "messages with an address of the router"
-        is_sent_on = bool(onward) and onward[0][0] == IDENTITY and onward[0] != ENGINE
-        following = onward[1:] if is_sent_on else ()
-        if following and is_reserved(following[0]):  # else it is refused once it is charged for
             return "messages with an address of the router"
         if back[:1] == (ASKS,) and router.find_part(message.dst.kind) is None:
             back = back[1:]

@@ -199,7 +199,7 @@ class Router(RouterParts, PeerEvents):
             EmptyRoute: It is this node, and no address follows.
         """
         to, sender = message[0][0], message[3]
-        found = self.links.find(sender, to[1])
+        found = None if _is_from_outside(message) else self.links.find(sender, to[1])
         following = message[0][1:2]
         if found is not None and not (following and is_reserved(following[0])):
             return message.redirect(*found)
@@ -243,7 +243,11 @@ class Router(RouterParts, PeerEvents):
             case ToPeer(node):
                 for used in {identity, node}:
                     self.directory.lookup(used)
-                return message.redirect(*self.route_to(target, sender, to[1]))
+                route = self.route_to(target, sender, to[1])
+                if _is_from_outside(message) and target.rprefs is None and target.tprefs is None:
+                    # Where it is carried, a carriage tells it from an answer.
+                    route = route[0], Carriage(target.destination.kind).address, *route[1:]
+                return message.redirect(*route)
             case LookUp(wanted):
                 return self.park(wanted.identity, message, target)
             case ViaRelay() if DestinationKind.RELAY in self._part_of_kind:
@@ -551,6 +555,11 @@ class Router(RouterParts, PeerEvents):
             part.close()
         self.peers.close()
         self.engines.close()
+
+
+def _is_from_outside(message: Message) -> bool:
+    context = message[4]
+    return context is not None and context.outside is not None
 
 
 def _asks_for_relays(target: Target) -> bool:

@@ -46,18 +46,24 @@ _FIGURES: Final = {
         "identity_domain_pending", "Requests to domains that wait for a response."
     ),
     "sealed": counter("identity_sealed", "Messages that were sealed and sent over relays."),
-    "relayed": counter("identity_relayed", "Messages and answers relayed for other nodes."),
-    "relayed_bytes": counter("identity_relayed_bytes", "Bytes relayed for other nodes."),
+    "relayed": counter(
+        "identity_relayed", "Messages and answers of other nodes that links have taken."
+    ),
+    "relayed_bytes": counter(
+        "identity_relayed_bytes", "Bytes of other nodes that links have taken."
+    ),
     "held": gauge("identity_relay_held", "Messages to relay that wait for a link."),
     "held_bytes": gauge("identity_relay_held_bytes", "Bytes to relay that wait for a link."),
     "reservations": gauge("identity_relay_reservations", "Reservations of other nodes here."),
     "reserved": gauge("identity_relay_reserved", "Reservations of this node at relays."),
     # Gauges, as what was not carried in the end is refunded.
     "charged": gauge(
-        "identity_relay_charged", "Messages and answers charged to reservations since the start."
+        "identity_relay_charged",
+        "Messages and answers charged to reservations since the start, and not refunded.",
     ),
     "charged_bytes": gauge(
-        "identity_relay_charged_bytes", "Bytes charged to reservations since the start."
+        "identity_relay_charged_bytes",
+        "Bytes charged to reservations since the start, and not refunded.",
     ),
     "handles": gauge("identity_relay_handles", "Answers of others that may come back this way."),
     "layers": gauge("identity_relay_layers", "Layers that are remembered until they expire."),

@@ -20,8 +20,8 @@ def relays_body(load: RelayLoad) -> str:
     """Return the body of the section."""
     body = note(
         "Messages and answers that relays of identities passed on between the nodes next to them, "
-        "which may be relays too, and what they refused, by the status. Payloads are sealed and "
-        "not recorded. A relay in the anonymous profile does not record what comes from where."
+        "which may be relays too, and what they refused, by the status. Payloads are not recorded. "
+        "A relay in the anonymous profile does not record what comes from where."
     )
     if not load.relays:
         return body + none("No relay passed anything on, or refused it, on this day.")

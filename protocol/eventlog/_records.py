@@ -64,8 +64,8 @@ class Kind(IntEnum):
     """A message to a name that has come out of the file of messages on hold, as after a restart.
     It was counted as `NAME` when it entered."""
     RELAY = 12
-    """A message that a relay of identities passes on, from the node before to the node after; in
-    flows only. Of one that it refuses, the receiver is the status."""
+    """A message that a relay of identities has given to a link, from the node before to the node
+    after; in flows only. Of one that it refuses, the receiver is the status."""
 
 
 class Outcome(IntEnum):

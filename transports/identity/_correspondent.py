@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Final
 
-from ...actors.identity import Router
+from ...actors.identity import Relays, Router
 from ...protocol import IDENTITY, Address, MailboxFull, Message, NotExposed
 from ...protocol.identity import Identity, short_text
 from ..node._link import Link
@@ -25,20 +25,15 @@ class Correspondent(Link):
         identity: The identity at the other end.
         router: The router of the node.
         expose: The addresses of the node that the other end may send to. Engines are as well.
-        passes: Whether a message of the other end, with so many bytes, may be sent on to another
-            identity from here; by default none.
-        passes_back: Whether an answer of the other end, with so many bytes, may go on to the
-            identity that has asked; by default any.
+        relays: The relays of the node, for what goes on to other identities from here.
     """
 
     __slots__ = (
-        "_greatest",
         "_is_copy",
-        "_passes",
-        "_passes_back",
         "_refused_copies",
+        "_relay",
         "_router",
-        "_size",
+        "_sender",
         "identity",
         "own",
     )
@@ -51,19 +46,14 @@ class Correspondent(Link):
         identity: Identity,
         router: Router,
         expose: frozenset[Address],
-        passes: Callable[[Identity, Address, int], bool] = lambda _by, _to, _size: False,
-        passes_back: Callable[[Identity, Identity, int], bool] = lambda _by, _to, _size: True,
+        relays: Relays,
     ) -> None:
         super().__init__(expose=expose)
         self.own: Final = own
         self.identity: Final = identity
         self._router: Final = router
-        self._passes: Final = passes
-        self._passes_back: Final = passes_back
-        # Of the payload of the message that is coming; else the greatest that has come, as what a
-        # worker here passes on later is one of those.
-        self._size = 0
-        self._greatest = 0
+        self._relay: Final = relays.service.clear
+        self._sender: Address | None = None  # of the message that is given to the router
         self._is_copy = False
         self._refused_copies = 0
 
@@ -75,27 +65,38 @@ class Correspondent(Link):
     def _is_exposed(self, address: Address) -> bool:
         if self._router.engines.at(address) is not None or super()._is_exposed(address):
             return True
-        return address[0] == IDENTITY and self._passes(self.identity, address, self._size)
+        return address[0] == IDENTITY and self._relay.passes(self.identity, address)
+
+    def handle_message(self, message: Message) -> Awaitable[None] | None:
+        """Send a message to the other end, as any link; note which worker has sent it."""
+        self._sender = message[3]
+        return super().handle_message(message)
 
     def transmit(self, message: Message) -> Awaitable[None] | None:
-        """Give a message to the router, which signs it."""
-        return self._router.outgoing.carry(self.own, self.identity, message, self.undelivered)
+        """Give a message to the router, which signs it; what came from elsewhere is relayed."""
+        own, to = self.own, self.identity
+        context, by = message[4], self._correspondent_at(self._sender)
+        is_admitted = by is not None
+        if by is None and context is not None and context.outside is not None:
+            by = self._correspondent_at(self.node.parts.table.link_on(message[1]))
+        if by is None:
+            return self._router.outgoing.carry(own, to, message, self.undelivered)
+        return self._relay.carry(
+            by.identity, own, to, message, self.undelivered, is_admitted=is_admitted
+        )
+
+    def _correspondent_at(self, address: Address | None) -> Correspondent | None:
+        worker = None if address is None else self.node.parts.table.worker_at(address)
+        return worker if isinstance(worker, Correspondent) else None
 
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified, as a transport receives it."""
-        self._size = size = len(message[2])
-        self._greatest = max(self._greatest, size)
         onward = message[0]
-        to = self.node.parts.table.worker_at(onward[0]) if onward else None
-        if isinstance(to, Correspondent) and not self._passes_back(
-            self.identity, to.identity, size
-        ):
+        to = self._correspondent_at(onward[0]) if onward else None
+        if to is not None and not self._relay.passes_back(self.identity, to.identity):
             self.node.lose(message, NotExposed(onward[0]))
             return
-        try:
-            self.arrive((message,))
-        finally:
-            self._size = self._greatest
+        self.arrive((message,))
 
     def receive_copy(self, message: Message) -> bool:
         """Deliver a copy of a publication; return false if its mailbox has no room."""

@@ -150,8 +150,7 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
                 identity,
                 worker.router,
                 here,
-                relays.service.passes,
-                relays.service.passes_back,
+                relays,
             )
             return link, worker.spawn(lambda: link)
 

@@ -80,13 +80,16 @@ class RelayCalls(OwnIdentity):
     def watch_relay(self, on_passed: Callable[[PassedOn], object]) -> Callable[[], None]:
         """Call a function for all that this node passes on as a relay, with what it can see of it.
 
+        It is called once a link has taken it, so not for what is held, nor for what is dropped
+        before. The link may end before it has sent it: that is a reason in `refused`.
+
         Args:
             on_passed: Receives each. It neither waits nor raises.
 
         Returns:
             A function that ends it.
         """
-        watchers = self._relays.service.on_passed
+        watchers = self._relays.service.queues.on_passed
         watchers.append(on_passed)
         return lambda: watchers.remove(on_passed)
 

@@ -101,7 +101,7 @@ class Relays(RouterPart):
         )
         self.reserved: Final = ReservedRelays(router, worker)
         log = RelayLog(worker.node, anonymous=anonymous)
-        self.service.on_passed.append(log.passed)
+        self.service.queues.on_passed.append(log.passed)
         self.service.admission.on_refused.append(log.refused)
         self._router: Final = router
         router.own_adverts.reserved = self.reserved.relays
@@ -158,7 +158,7 @@ class Relays(RouterPart):
             self.service.receive(session, content)
         elif isinstance(content, ReplyContent):
             if not self.ways.open(session.node, content):
-                self.service.pass_back(session.node, content)
+                self.service.returns.pass_back(session.node, content)
         elif isinstance(content, ControlContent):
             if content.number == RESERVATION_REQUEST:
                 self.service.admission.reserve(session.node, content.record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol import OnwardError
@@ -18,14 +18,16 @@ from ....protocol.identity import (
     RelayStatus,
     ReplyContent,
 )
+from ._reports import PassedOn
 
 if TYPE_CHECKING:
     from ..._worker import Worker
     from ...runtime._timer import Timer
     from .._router import Router
+    from ..links._session import Failed
     from ._admission import Charged, RelayAdmission
 
-__all__ = ["Going", "Passed", "RelayQueues", "size_of"]
+__all__ = ["Going", "Passed", "RelayQueues"]
 
 Passed = EngineContent | RelayContent | ReplyContent
 """What a relay passes on."""
@@ -69,8 +71,9 @@ class RelayQueues:
 
     Attributes:
         holdings: How much is held.
-        relayed: What was given to links.
+        relayed: What links have taken, whatever became of it then.
         relayed_size: Its bytes.
+        on_passed: Each receives what a link has taken.
     """
 
     __slots__ = (
@@ -82,6 +85,7 @@ class RelayQueues:
         "_timer",
         "_worker",
         "holdings",
+        "on_passed",
         "relayed",
         "relayed_size",
     )
@@ -105,6 +109,7 @@ class RelayQueues:
         self._due = 0
         self.relayed = 0
         self.relayed_size = 0
+        self.on_passed: Final[list[Callable[[PassedOn], object]]] = []
 
     def send(self, node: Identity, going: Going) -> RelayStatus:
         """Pass something on, now or as soon as there is a link with room.
@@ -187,12 +192,16 @@ class RelayQueues:
 
     def _drop(self, going: Going, reason: str) -> None:
         self._admission.refund(going.charge)
-        if isinstance(going.content, RelayContent) and going.content.handle is not None:
-            self._handles.forget(going.content.handle)
+        self._forget_way_back(going)
         self._router.counts[reason] += 1
 
+    def _forget_way_back(self, going: Going) -> None:
+        if isinstance(going.content, RelayContent) and going.content.handle is not None:
+            self._handles.forget(going.content.handle)
+
     def close(self) -> None:
-        """End, as the node does."""
+        """Drop all that is held, as the node ends."""
+        self._drop_held(lambda _: True, "messages held when the node ended")
         self._held.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -206,18 +215,54 @@ class RelayQueues:
 
     def _give(self, node: Identity, going: Going) -> None:
         """Give something to a link; if its queue is full, what follows is held until it is not."""
-        self.relayed += 1
-        self.relayed_size += size_of(going.content)
+        content = going.content
 
-        def failed(_: OnwardError) -> None:
-            self.relayed -= 1
-            self.relayed_size -= size_of(going.content)
-            self._drop(going, "relayed messages that a link has not sent")
+        def give(failed: Failed) -> Awaitable[None] | None:
+            def lost(error: OnwardError) -> None:
+                self._forget_way_back(going)
+                failed(error)
 
-        room = self._router.outgoing.tell(node, going.content, failed, going.expiry)
+            return self._router.outgoing.tell(node, content, lost, going.expiry)
+
+        is_answer = isinstance(content, ReplyContent)
+        seen = PassedOn(going.previous, node, size_of(content), is_answer)
+        room = self.pass_on(seen, going.charge, give)
         if room is not None:
             self._held.setdefault(node, deque())
             asyncio.ensure_future(room).add_done_callback(lambda _: self.flush(node))
+
+    def pass_on(
+        self, seen: PassedOn, charge: Charged, give: Callable[[Failed], Awaitable[None] | None]
+    ) -> Awaitable[None] | None:
+        """Give something to a link; count it and tell the watchers if the link takes it.
+
+        If it is certainly not sent it is refunded, and counted by one of two reasons: no link has
+        taken it; or one has, and what was counted and told stays so, as counters only rise.
+
+        Args:
+            seen: What the watchers are told.
+            charge: What it was charged to.
+            give: Gives it to the link, with what receives the reason if it is certainly not sent.
+
+        Returns:
+            What `give` returns.
+        """
+        is_taken = is_lost = False
+
+        def failed(_: OnwardError) -> None:
+            nonlocal is_lost
+            is_lost = True
+            self._admission.refund(charge)
+            self._router.counts[_NOT_SENT if is_taken else _NOT_TAKEN] += 1
+
+        room = give(failed)
+        if not is_lost:
+            is_taken = True
+            self.relayed += 1
+            self.relayed_size += seen.size
+            for each in tuple(self.on_passed):
+                each(seen)
+        return room
 
     # --- what expires -----------------------------------------------------------------------
 
@@ -249,4 +294,6 @@ def size_of(content: Passed) -> int:
 _SWEEP: Final = 500
 """Time by which what has expired may be dropped late, in milliseconds, as all that is held is
 looked at for that. It is not sent meanwhile."""
+_NOT_TAKEN: Final = "relayed messages that no link has taken"
+_NOT_SENT: Final = "relayed messages that a link has not sent"
 _EXPIRED: Final = "relayed messages that have expired while they were held"

@@ -29,15 +29,17 @@ _REJECTED: Final = int(Outcome.REJECTED)
 
 
 class PassedOn(NamedTuple):
-    """A thing that a relay passes on, as far as it can see it, but for its times.
+    """A thing that a relay has passed on, as far as it can see it, but for its times.
 
     The rest is sealed: what it says, which engine it is for, and how it goes on behind the next
-    node. Two that belong together look alike by their times and sizes alone.
+    node. Two that belong together look alike by their times and sizes alone. What goes on in the
+    clear can be read, and none of that stands here.
 
     Attributes:
         previous: The node that it came from, which may be a relay as well.
         following: The node that it goes to, which may be a relay as well.
-        size: Its bytes, which are those of one of a few sizes, with a layer for each relay left.
+        size: Its bytes, which are those of one of a few sizes, with a layer for each relay left; in
+            the clear those of its payload.
         is_answer: Whether it is an answer.
     """
 
@@ -52,7 +54,8 @@ class RelayStatistics:
     """The relaying of a node at one moment.
 
     Attributes:
-        relayed: Messages and answers of others that were passed on, sealed or in the clear.
+        relayed: Messages and answers of others that links have taken, sealed or in the clear. One
+            that was not sent in the end stays counted, and is a reason in `Identities.refused`.
         relayed_size: Their bytes.
         sealed: Messages of this node that were sealed and given to a first relay.
         refused: Messages that were not relayed, by their status.
@@ -65,7 +68,8 @@ class RelayStatistics:
         handles: Answers of others that may come.
         expected: Answers to messages of this node that may come.
         layers: Layers that were opened and are remembered until they expire.
-        charged: Messages and answers that were charged to reservations here.
+        charged: Messages and answers that were charged to reservations here, without those that
+            were refunded.
         charged_size: Their bytes.
         rate_refused: Messages that came faster than a node may send.
         held_refused: Messages and answers that could not be held, by the limit that was reached.

@@ -140,20 +140,20 @@ class RelayReturns:
         expiry = router.outgoing.expiry(message)
         return router.outgoing.tell(back.peer, back.content, failed, expiry)
 
-    def pass_back(self, node: Identity, content: ReplyContent) -> Identity | None:
-        """Pass an answer of another node back on its way; return where to, if it goes on."""
+    def pass_back(self, node: Identity, content: ReplyContent) -> None:
+        """Pass an answer of another node back on its way."""
         now = self._router.milliseconds()
         nonce = secrets.token_bytes(REPLY_NONCE_SIZE)
         back = self.handles.pass_back(content.handle, node, content.reply, nonce, now)
         if isinstance(back, HandleRefusal):
             self._router.counts[f"answers over relays: {back.value}"] += 1
-            return None
+            return
         charge = self._admission.charge_answer(back.reserved, len(back.content.reply))
         if isinstance(charge, RelayStatus):
-            return None
+            return
         # It is held a moment, as its link may be made again.
         going = Going(back.content, now + MAX_SKEW, node, charge=charge)
-        return back.peer if self._admission.is_ok(self._queues.send(back.peer, going)) else None
+        self._admission.is_ok(self._queues.send(back.peer, going))
 
 
 def _why(token: bytes, refusal: HandleRefusal) -> str:

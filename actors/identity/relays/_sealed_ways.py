@@ -72,7 +72,7 @@ class SealedWays:
         paths: What is known of the nodes on the way.
         remembered: The ways that no route names.
         expected: The answers that are waited for.
-        sent: The messages that were sealed and given to a link.
+        sent: The messages that were sealed and that a link has taken.
     """
 
     __slots__ = (
@@ -223,13 +223,18 @@ class SealedWays:
                 undelivered(message, LinkDown(short_text(to), refusal.value))
                 return None
 
+        is_lost = False
+
         def failed(error: OnwardError) -> None:
+            nonlocal is_lost
+            is_lost = True
             if handle is not None:
                 self.expected.forget(handle)
             undelivered(message, error)
 
-        self.sent += 1
-        return router.outgoing.tell(first, RelayContent(envelope, handle), failed, expiry)
+        room = router.outgoing.tell(first, RelayContent(envelope, handle), failed, expiry)
+        self.sent += not is_lost
+        return room
 
     # --- answers ----------------------------------------------------------------------------
 

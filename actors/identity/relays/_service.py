@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ....protocol import Address
 from ....protocol.identity import (
     NO_REPLY,
     REPLY_KEY_SIZE,
-    DestinationKind,
     HandleTable,
     Hop,
     Identity,
@@ -29,24 +26,23 @@ from ....protocol.identity import (
     RelayLoadLimits,
     RelayStatus,
     Reliability,
-    ReplyContent,
     Reservations,
     SealingKeys,
     Security,
     SigningKey,
     build_onion,
-    parse_target,
 )
 from ._admission import named_in
-from ._queues import Going, Passed, RelayQueues, size_of
-from ._reports import PassedOn, RelayStatistics
+from ._clear import ClearRelay
+from ._queues import Going, RelayQueues
+from ._reports import RelayStatistics
 from ._returns import RelayReturns
 
 if TYPE_CHECKING:
     from ..._worker import Worker
     from .._router import Router
     from ..links._session import Session
-    from ._admission import Charged, RelayAdmission
+    from ._admission import RelayAdmission
     from ._paths import RelayPaths
 
 __all__ = ["RelayService"]
@@ -67,8 +63,8 @@ class RelayService:
     Attributes:
         admission: What it admits.
         queues: What is passed on.
+        clear: What goes on in the clear.
         returns: The ways of answers.
-        on_passed: Each receives what was passed on, as far as this node can see it.
     """
 
     __slots__ = (
@@ -78,7 +74,7 @@ class RelayService:
         "_router",
         "_tags",
         "admission",
-        "on_passed",
+        "clear",
         "queues",
         "returns",
     )
@@ -102,7 +98,7 @@ class RelayService:
         handles = HandleTable()
         self.queues: Final = RelayQueues(router, worker, limits, admission, handles)
         self.returns: Final = RelayReturns(router, admission, self.queues, handles)
-        self.on_passed: Final[list[Callable[[PassedOn], object]]] = []
+        self.clear: Final = ClearRelay(router, admission, self.queues)
 
     @property
     def handles(self) -> HandleTable:
@@ -217,76 +213,8 @@ class RelayService:
             may_wait=tprefs is None or tprefs.reliability is Reliability.RELIABLE,
             engines=engines,
         )
-        if self.admission.is_ok(self.queues.send(following, going)):
-            self._tell(peer, following, passed)
-        elif handle:
+        if not self.admission.is_ok(self.queues.send(following, going)) and handle:
             self.handles.forget(handle)
-
-    def pass_back(self, node: Identity, content: ReplyContent) -> None:
-        """Pass an answer of another node back on its way."""
-        following = self.returns.pass_back(node, content)
-        if following is not None:
-            self._tell(node, following, content)
-
-    def _tell(self, previous: Identity, following: Identity, content: Passed) -> None:
-        """Give the watchers what this node has seen of something that it passes on."""
-        if self.on_passed:
-            seen = PassedOn(
-                previous, following, size_of(content), isinstance(content, ReplyContent)
-            )
-            for each in tuple(self.on_passed):
-                each(seen)
-
-    # --- in the clear -------------------------------------------------------------------------
-
-    def passes(self, by: Identity, address: Address, size: int) -> bool:
-        """Whether an identity elsewhere may have a message sent on from here, as it is.
-
-        Args:
-            by: The identity at the other end of the link by which it came.
-            address: Where it is to go from here, of type 36.
-            size: The bytes of its payload.
-        """
-        try:
-            target = parse_target(address[1].decode())
-        except (IdentityError, UnicodeDecodeError):
-            return False
-        destination, tprefs = target.destination, target.tprefs
-        if tprefs is not None and tprefs.security is Security.MIXNET:
-            return self.admission.is_ok(RelayStatus.UNEXPECTED_MESSAGE)
-        if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
-            return False
-        source, following = self._router.home(by), self._router.home(destination.identity)
-        if source is None or following is None:
-            return self.admission.is_ok(RelayStatus.CONNECTION_FAILED)
-        if not self.admission.admits(source):
-            return False
-        if not self.admission.is_ok(self.admission.allows(source, following)):
-            return False
-        return self._counted(self.admission.charge(source, following, size), size)
-
-    def passes_back(self, by: Identity, to: Identity, size: int) -> bool:
-        """Whether an answer of an identity elsewhere may be sent on from here, as it is.
-
-        Args:
-            by: The identity at the other end of the link by which it came.
-            to: The identity elsewhere that has asked.
-            size: The bytes of its payload.
-        """
-        asked, asker = self._router.home(by), self._router.home(to)
-        if asked is None or asker is None:
-            return True  # the question was not relayed in the clear, or the answer has no way
-        if not self.admission.admits(asked):
-            return False
-        return self._counted(self.admission.charge(asker, asked, size), size)
-
-    def _counted(self, charge: Charged | RelayStatus, size: int) -> bool:
-        """Count what is sent on in the clear, unless it cannot be charged."""
-        if isinstance(charge, RelayStatus):
-            return False
-        self.queues.relayed += 1
-        self.queues.relayed_size += size
-        return True
 
     # --- for operators ------------------------------------------------------------------------
 

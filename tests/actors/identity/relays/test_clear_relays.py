@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
 from onward.actors import Node
-from onward.actors.identity import IdentityKeys
-from onward.protocol import Message, parse_route
+from onward.actors.identity import IdentityKeys, PassedOn
+from onward.actors.identity.links._session import Failed
+from onward.actors.workers import Proxy
+from onward.protocol import LinkDown, Message, parse_route
 from onward.protocol.identity import (
     OLD_KEY_TIME,
     ControlContent,
+    Identity,
     PeelOutcome,
     RelayLoadLimits,
     RelayPolicy,
@@ -146,8 +149,7 @@ async def test_what_the_router_would_refuse_behind_an_identity_is_not_charged(
     await b.identities.reserve(r.own, messages=9)
     for number in range(5):
         a.node.send(f"{node_text(r.own)} => {node_text(b.own)} => 36#self => echo", b"%d" % number)
-    reason = "messages with an address of the router"
-    await eventually(lambda: r.identities.refused() == {reason: 5})
+    await eventually(lambda: r.node.dead_letters.by_reason == {"unreadable address": 5})
     found = r.identities.relay_statistics()
     assert (found.charged, found.relayed) == (0, 0)
 
@@ -193,7 +195,7 @@ async def test_an_engine_passes_on_for_others_what_the_policy_allows(
     assert (await a.node.request(route, b"x")).payload == b"x"
 
 
-async def test_what_an_engine_passes_on_counts_with_no_less_than_its_size(
+async def test_what_an_engine_passes_on_counts_with_its_size(
     three: tuple[Node, Node, Node],
 ) -> None:
     a, r, b = await line_of(three, OPEN)
@@ -201,11 +203,125 @@ async def test_what_an_engine_passes_on_counts_with_no_less_than_its_size(
     engine = r.identities.engine("engine")
     link, _ = r.identities._router.links.get((engine, a.own))
     onward = parse_route(f"0#engine => {node_text(b.own)} => echo")
-    # The engine has its turn once both have come.
     for size in (600, 1):
         link.receive(Message(onward, (), bytes(size)))
     await eventually(lambda: r.identities.relay_statistics().relayed == 2)
-    assert r.identities.relay_statistics().relayed_size >= 601
+    assert r.identities.relay_statistics().relayed_size == 601
+
+
+# --- what is charged and counted ------------------------------------------------------------------
+
+
+def give_up(one: Member, to: Member) -> list[Failed]:
+    """Have the link to a node take what it is given, and not send it; return its refusals."""
+    peers, taken = one.identities._router.peers, list[Failed]()
+    send = peers.send
+
+    def take(
+        node: Identity, record: bytes, failed: Failed, expiry: int | None = None
+    ) -> Awaitable[None] | None:
+        if node != to.own:
+            return send(node, record, failed, expiry)
+        taken.append(failed)
+        return None
+
+    peers.send = take  # type: ignore[method-assign]
+    return taken
+
+
+async def test_what_a_link_does_not_take_in_the_clear_is_refunded_and_not_counted(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
+    seen: list[PassedOn] = []
+    r.identities.watch_relay(seen.append)
+    await b.identities.reserve(r.own, size=9, messages=1)
+    peers = r.identities._router.peers
+    send = peers.send
+
+    def refuse(
+        node: Identity, record: bytes, failed: Failed, expiry: int | None = None
+    ) -> Awaitable[None] | None:
+        if node != b.own:
+            return send(node, record, failed, expiry)
+        failed(LinkDown("b", "a test"))
+        return None
+
+    peers.send = refuse  # type: ignore[method-assign]
+    route = f"{node_text(r.own)} => {node_text(b.own)} => echo"
+    for _ in range(3):
+        a.node.send(route, bytes(9))
+    await eventually(lambda: r.node.dead_letters.by_reason == {"link down": 3})
+    found = r.identities.relay_statistics()
+    assert (found.relayed, found.relayed_size, found.charged, found.charged_size) == (0, 0, 0, 0)
+    assert (found.refused, seen) == ({}, [])
+    peers.send = send  # type: ignore[method-assign]
+    # All of the reservation is left.
+    a.node.send(route, bytes(9))
+    await eventually(lambda: r.identities.relay_statistics().charged_size == 9)
+    assert [(each.previous, each.following, each.size) for each in seen] == [(a.own, b.own, 9)]
+
+
+async def test_what_a_link_has_taken_in_the_clear_and_not_sent_is_refunded_and_counted(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
+    await b.identities.reserve(r.own)
+    taken = give_up(r, b)
+    a.node.send(f"{node_text(r.own)} => {node_text(b.own)} => echo", bytes(9))
+    await eventually(lambda: taken)
+    found = r.identities.relay_statistics()
+    assert (found.relayed, found.relayed_size, found.charged) == (1, 9, 1)
+    taken[0](LinkDown("b", "a test"))
+    found = r.identities.relay_statistics()
+    # What was counted stays so, as counters only rise; and what became of it is counted as well.
+    assert (found.relayed, found.relayed_size, found.charged) == (1, 9, 0)
+    assert r.identities.refused() == {"relayed messages that a link has not sent": 1}
+    assert r.node.dead_letters.by_reason == {"link down": 1}
+
+
+async def test_an_answer_in_the_clear_is_charged_once_a_link_has_taken_it(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
+    seen: list[PassedOn] = []
+    r.identities.watch_relay(seen.append)
+    await b.identities.reserve(r.own)
+    taken = give_up(r, a)
+    asked = asyncio.ensure_future(
+        a.node.request(f"{node_text(r.own)} => {node_text(b.own)} => echo", bytes(9), timeout=9)
+    )
+    await eventually(lambda: taken)
+    assert r.identities.relay_statistics().charged == 2
+    assert seen == [PassedOn(a.own, b.own, 9, False), PassedOn(b.own, a.own, 9, True)]
+    taken[0](LinkDown("a", "a test"))
+    found = r.identities.relay_statistics()
+    assert (found.relayed, found.charged, found.charged_size) == (2, 1, 9)
+    with pytest.raises(TimeoutError):
+        await asked
+
+
+@pytest.mark.parametrize(
+    ("policy", "charged"), [(None, 0), (OPEN, 0), (RelayPolicy(to_reserved=True), 2)]
+)
+async def test_what_a_worker_sends_elsewhere_by_itself_is_relayed_if_the_policy_allows_it(
+    three: tuple[Node, Node, Node], policy: RelayPolicy | None, charged: int
+) -> None:
+    a, r, b = three
+    line = await member(a), await member(r, "proxy", relay=policy), await member(b, "echo")
+    await b.start(Echo, address="echo")
+    await r.start(lambda: Proxy(f"{node_text(line[2].own)} => echo"), address="proxy")
+    await chain(*line)
+    await asyncio.sleep(40)
+    if charged:
+        await line[2].identities.reserve(line[1].own)
+    answer = await a.request(f"{node_text(line[1].own)} => proxy", b"x")
+    assert answer.payload == b"x"
+    found = line[1].identities.relay_statistics()
+    assert (found.relayed, found.charged, found.refused) == (2 if policy else 0, charged, {})
+
+
+# --- keys and statistics -------------------------------------------------------------------------
 
 
 def keys_of(one: Member, seed: bytes) -> IdentityKeys:

@@ -11,6 +11,7 @@ from onward.actors import Node, Unresolved, Worker
 from onward.actors.identity import PassedOn
 from onward.actors.identity._carriage import ENGINE, Carriage, reply_at
 from onward.actors.identity._outgoing import record_of
+from onward.actors.identity.links._session import Failed
 from onward.actors.identity.relays._paths import RelayPaths
 from onward.actors.tracing import HopTracer, TraceOptions, trace
 from onward.protocol import (
@@ -425,6 +426,18 @@ async def test_a_relay_is_watched_with_what_it_can_see(line: tuple[Member, ...])
         each()
     await a.node.request(route, b"unseen")
     assert len(seen) == 4
+
+
+async def test_what_no_link_takes_does_not_count_as_sealed(line: tuple[Member, ...]) -> None:
+    a, r, s, b = line
+
+    def refuse(_node: Identity, _record: bytes, failed: Failed, _expiry: int) -> None:
+        failed(LinkDown("r", "a test"))
+
+    a.identities._router.peers.send = refuse  # type: ignore[method-assign,assignment]
+    with pytest.raises(LinkDown):
+        await a.node.request(f"{relay_text(r, s)} => {node_text(b.own)} => echo", b"x")
+    assert a.identities.relay_statistics().sealed == 0
 
 
 async def test_relays_do_not_learn_an_anonymous_sender(four: tuple[Node, ...]) -> None:

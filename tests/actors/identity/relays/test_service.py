@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from onward.actors import Node
-from onward.actors.identity import ROUTER
+from onward.actors.identity import ROUTER, PassedOn
 from onward.actors.identity._carriage import ENGINE
 from onward.actors.identity._outgoing import ONWARD, record_of
 from onward.actors.identity.links._dialling import IDLE_TIME
@@ -504,7 +504,7 @@ async def test_what_is_held_stays_so_if_the_link_ends_as_it_is_sent(
     await eventually(lambda: queues.holdings.messages == 3)
     peers.send = end  # type: ignore[method-assign,assignment]
     room.set_result(None)
-    reason = "relayed messages that a link has not sent"
+    reason = "relayed messages that no link has taken"
     await eventually(lambda: r.identities.refused() == {reason: 1})
     await eventually(lambda: queues.holdings.messages == 2)
     # They go over the next link.
@@ -522,11 +522,66 @@ async def test_what_has_been_given_to_a_link_that_ends_is_counted(
 
     r.identities._router.peers.send = not_sent  # type: ignore[method-assign,assignment]
     sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE))))
-    reason = "relayed messages that a link has not sent"
+    reason = "relayed messages that no link has taken"
     await eventually(lambda: r.identities.refused() == {reason: 1})
     assert recorder.messages == []
     found = r.identities.relay_statistics()
     assert (found.relayed, found.relayed_size) == (0, 0)
+
+
+async def test_what_a_link_has_taken_and_not_sent_is_counted_as_both(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+    taken: list[Failed] = []
+
+    def take(_node: Identity, _record: bytes, failed: Failed, _expiry: int) -> None:
+        taken.append(failed)
+
+    r.identities._router.peers.send = take  # type: ignore[method-assign,assignment]
+    sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE)), bytes(16)))
+    await eventually(lambda: taken)
+    before = r.identities.relay_statistics()
+    assert (before.relayed, r.identities.refused()) == (1, {})
+    taken[0](LinkDown("b", "a test"))
+    # A counter that fell would look like one of a node that was started anew.
+    found = r.identities.relay_statistics()
+    assert (found.relayed, found.relayed_size) == (1, before.relayed_size)
+    assert r.identities.refused() == {"relayed messages that a link has not sent": 1}
+    assert recorder.messages == []
+
+
+async def test_what_is_held_is_told_of_once_a_link_has_taken_it(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+    seen: list[PassedOn] = []
+    r.identities.watch_relay(seen.append)
+    await leave(b, r)
+    for expires in (2_000, 60_000):
+        inner = sender.message(ENGINE_THERE)
+        sender.say(RelayContent(sender.layers(r, b, inner=inner, expires=expires)))
+    queues = r.relays.service.queues
+    await eventually(lambda: queues.holdings.messages == 2)
+    await asyncio.sleep(3)
+    assert (queues.holdings.messages, queues.relayed, seen) == (1, 0, [])
+    await chain(r, b)
+    await recorder.next()
+    assert [(each.previous, each.following) for each in seen] == [(STRANGE.identity, b.own)]
+
+
+async def test_what_is_held_when_the_node_ends_is_counted(
+    pair: tuple[Member, Member], sender: Sender, recorder: Recorder
+) -> None:
+    r, b = pair
+    await leave(b, r)
+    for _ in range(2):
+        sender.say(RelayContent(sender.layers(r, b, inner=sender.message(ENGINE_THERE))))
+    await eventually(lambda: r.relays.service.queues.holdings.messages == 2)
+    await r.node.stop()
+    assert r.identities.refused()["messages held when the node ended"] == 2
+    assert r.identities.relay_statistics().held == 0
+    assert recorder.messages == []
 
 
 async def test_what_is_held_has_limits(three: tuple[Node, Node, Node]) -> None:
