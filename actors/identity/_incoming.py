@@ -138,10 +138,14 @@ class Incoming:
         if part is not None:
             part.receive_signed(message, inner, node, envelope)
             return True
-        return self._deliver(message, inner, node, reply())
+        return self._deliver(message, inner, node, reply)
 
     def _deliver(
-        self, message: EngineMessage, inner: Message, node: Identity, reply: Address | None
+        self,
+        message: EngineMessage,
+        inner: Message,
+        node: Identity,
+        reply: Callable[[], Address | None],
     ) -> bool:
         engine = self._router.engines.of(message.dst.identity)
         onward, back = inner[0], inner[1]
@@ -150,13 +154,13 @@ class Incoming:
         if not onward:
             self._router.counts["messages without a route"] += 1
             return False
-        pair = message.dst.identity, message.src
+        pair, way = (message.dst.identity, message.src), reply()
         if back[:1] == (ASKS,):
             back = answer_address(*pair, message.id), *back[1:]
-            if reply is None:
+            if way is None:
                 self._router.dialling.asked(node)
-        if reply is not None:
-            back = reply, *back
+        if way is not None:
+            back = way, *back
         link, _ = self._router.links.get(pair, node)
         link.receive(Message(onward, back, inner[2], inner[3], inner[4]))
         return True

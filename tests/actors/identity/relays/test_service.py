@@ -16,7 +16,9 @@ from onward.actors.identity.links._session import Failed
 from onward.actors.identity.relays._queues import RelayQueues
 from onward.protocol import LinkDown, Message
 from onward.protocol.identity import (
+    HANDLE_SIZE,
     NO_REPLY,
+    REPLY_KEY_SIZE,
     AdvertAddress,
     AdvertSource,
     ControlContent,
@@ -602,6 +604,20 @@ async def test_what_is_held_has_limits(three: tuple[Node, Node, Node]) -> None:
     r.identities.ban(b.own)
     assert service.queues.holdings.messages == 0
     assert r.identities.refused()["messages held for a node that is banned"] == 2
+
+
+async def test_no_way_back_is_kept_for_a_message_without_a_route(
+    pair: tuple[Member, Member], sender: Sender
+) -> None:
+    r, _ = pair
+    to, now = Destination(DestinationKind.NODE, r.own), now_of(r)
+    body = encode_message(Message((), (), b"hi"))
+    message = EngineMessage(STRANGE.identity, to, now << 20, ONWARD, body, expiry=now + 60_000)
+    inner = sign_engine_message(message, STRANGE)
+    layer = sender.layers(r, inner=inner, reply_keys=(bytes(range(REPLY_KEY_SIZE)),))
+    sender.say(RelayContent(layer, bytes(HANDLE_SIZE)))
+    await eventually(lambda: r.identities.refused() == {"messages without a route": 1})
+    assert r.identities.relay_statistics().handles == 0
 
 
 async def test_a_peer_that_sends_too_often_is_refused(three: tuple[Node, Node, Node]) -> None:
