@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -16,7 +18,7 @@ from ._show import printable
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
-    from ..protocol.identity import DirectoryRow, Identity
+    from ..protocol.identity import Directory, DirectoryRow, Identity
 
 __all__ = ["add_commands", "add_directory_actions"]
 
@@ -28,18 +30,20 @@ later. The signature of the advert is verified.
 
 _TRUST: Final = """\
 Set the trust of a node in an identity, from 0 to 255, in the file of its directory. 0 bans it: all
-that has to do with it is refused. 128 is for any other, 255 for the owner's own. No node may have
-the file open.
+that has to do with it is refused. 128 is for any other, 255 for the owner's own. A node that has
+the file open is asked to set it, and does so in a second or two; if it has not in five, the status
+is 3, and the request waits in the file.
 """
 
 _BAN: Final = """\
 Ban an identity: set the trust of a node in it to 0, in the file of its directory. All from it and
-to it is refused. No node may have the file open.
+to it is refused. A node that has the file open is asked to ban it, and does so in a second or two;
+if it has not in five, the status is 3, and the request waits in the file.
 """
 
 _UNBAN: Final = """\
 End the ban of an identity: set the trust of a node in it to that in any, 128, in the file of its
-directory. No node may have the file open.
+directory. A node that has the file open is asked to do it, as by `ban`.
 """
 
 _SHELVES: Final = {
@@ -48,6 +52,11 @@ _SHELVES: Final = {
     "unknown": "others have told of it, and it is not used",
 }
 """How a node knows an identity, for people, by the names of the shelves of a directory."""
+
+ANSWER_TIME: Final = 5.0
+"""Time that a node which has the file open has to take a request, in seconds."""
+ANSWER_LOOK: Final = 0.1
+"""Time between two looks for its answer, in seconds."""
 
 _KEY: Final = "the identity, or a destination such as engine:TEXT"
 
@@ -183,20 +192,27 @@ def _named(trust: int) -> str:
 def _set_trust(arguments: argparse.Namespace) -> None:
     path: Path = arguments.directory
     with failures(path), no_log("onward.actors.identity"):
-        from ..protocol.identity import short_text
+        from ..actors.identity import DirectoryFileInUse
+        from ..protocol.identity import ResultCode, short_text
 
-        identity = _identity_of(arguments.key)
-        before = _change(path, identity, arguments.trust)
-    told = f"trust in {short_text(identity)}: {_named(arguments.trust)}, before {_named(before)}"
-    print(told)
+        identity, trust = _identity_of(arguments.key), arguments.trust
+        _check_there(path)  # one made by a mistake in its name would be a ban that no node knows
+        try:
+            with _opened(path) as directory:
+                told = f", before {_named(directory.trust(identity))}"
+                if directory.set_trust(identity, trust) is not ResultCode.OK:
+                    raise _full(path)
+        except DirectoryFileInUse:
+            told = _ask(path, identity, trust)
+    print(f"trust in {short_text(identity)}: {_named(trust)}{told}")
 
 
-def _change(path: Path, identity: Identity, trust: int) -> int:
-    """Set the trust in an identity, and return that before."""
+@contextmanager
+def _opened(path: Path) -> Generator[Directory]:
+    """Open a directory that no node has, with all done that waits in it; write what changes."""
     from ..actors.identity import DirectoryFile, DirectorySaver
-    from ..protocol.identity import Directory, ResultCode, RowJournal, Verifiers
+    from ..protocol.identity import Directory, RowJournal, Verifiers
 
-    _check_there(path)  # one made by a mistake in its name would be a ban that no node knows
     journal = RowJournal()
     directory = Directory(Verifiers(), journal=journal)
     file = DirectoryFile(path)
@@ -205,18 +221,49 @@ def _change(path: Path, identity: Identity, trust: int) -> int:
         for _ in saver.load():
             pass
         _report_left(path, saver.restored.bad + saver.restored.refused)
-        before = directory.trust(identity)
-        if directory.set_trust(identity, trust) is not ResultCode.OK:
-            raise CommandError(
-                printable(f"{path}: it says something about as many identities as it may")
-            )
+        yield directory
         while saver.save():
             pass
         if saver.trouble:
             raise CommandError(printable(f"{path}: {saver.trouble}; nothing has changed"))
     finally:
         file.close()
-    return before
+
+
+def _ask(path: Path, identity: Identity, trust: int) -> str:
+    """Ask the node that has a directory open to set a trust; return what to tell of it."""
+    from ..actors.identity import (
+        DirectoryFileInUse,
+        TrustAnswer,
+        find_trust_answer,
+        write_trust_request,
+    )
+
+    number = write_trust_request(path, identity, trust)
+    until = time.monotonic() + ANSWER_TIME
+    told = ", in the node that has the file open"
+    while (answer := find_trust_answer(path, number)) is TrustAnswer.WAITS:
+        if time.monotonic() > until:
+            raise CommandError(
+                printable(
+                    f"{path}: the node that has it open has not answered in {ANSWER_TIME:g} s: the "
+                    "request waits there, and is taken when it can be, or when a node starts"
+                ),
+                Status.IN_DOUBT,
+            )
+        try:
+            # The node may have stopped, or it was another command that had it.
+            with _opened(path):
+                told = ""
+        except DirectoryFileInUse:
+            time.sleep(ANSWER_LOOK)
+    if answer is TrustAnswer.REFUSED:
+        raise _full(path)
+    return told
+
+
+def _full(path: Path) -> CommandError:
+    return CommandError(printable(f"{path}: it says something about as many identities as it may"))
 
 
 def _never(seconds: float, action: Callable[[], object]) -> None:

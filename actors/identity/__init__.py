@@ -36,12 +36,20 @@ from ._key_file import (
 from ._options import IdentityOptions
 from ._router import Router
 from ._router_worker import RouterWorker
-from .directory._file import DIRECTORY_FILE_MODE, DirectoryFile, find_directory_row
+from .directory._file import (
+    DIRECTORY_FILE_MODE,
+    DirectoryFile,
+    find_directory_row,
+    find_trust_answer,
+    write_trust_request,
+)
 from .directory._lookups_part import LookupStep
 from .directory._own_adverts import ADDRESS_WEIGHT
+from .directory._request_table import MAX_TRUST_REQUESTS, TrustAnswer, TrustRequest
 from .directory._saver import SAVE_BATCH, SAVE_DELAY, SAVE_PAUSE, SAVE_RETRY, DirectorySaver
 from .directory._service import DirectoryService
-from .directory._worker import DIRECTORY, DirectoryWorker
+from .directory._trust_requests import TRUST_LOOK, TrustRequests
+from .directory._worker import DIRECTORY, OPEN_WAIT, DirectoryWorker
 from .domains._memberships import Admit, admit_none
 from .domains._part import DomainStatistics
 from .links._peers import ROUTER
@@ -56,11 +64,14 @@ __all__ = [
     "DIRECTORY",
     "DIRECTORY_FILE_MODE",
     "KEY_FILE_MODE",
+    "MAX_TRUST_REQUESTS",
+    "OPEN_WAIT",
     "ROUTER",
     "SAVE_BATCH",
     "SAVE_DELAY",
     "SAVE_PAUSE",
     "SAVE_RETRY",
+    "TRUST_LOOK",
     "Admit",
     "Correspondence",
     "DirectoryFile",
@@ -89,12 +100,17 @@ __all__ = [
     "TopicRefused",
     "TopicReport",
     "Topics",
+    "TrustAnswer",
+    "TrustRequest",
+    "TrustRequests",
     "admit_none",
     "find_directory_row",
+    "find_trust_answer",
     "load_key_file",
     "make_key_file",
     "new_lock",
     "read_key_file",
     "rotate_key_file",
     "unfinished_rotations",
+    "write_trust_request",
 ]

@@ -37,6 +37,10 @@ class RowJournal:
         """Return the number of identities with a change that is not saved."""
         return len(self._first) + len(self._unsaved)
 
+    def __contains__(self, identity: object) -> bool:
+        """Whether there is a change of an identity that is not saved."""
+        return identity in self._first or identity in self._unsaved
+
     def read(self, identity: Identity) -> None:
         """Record that a row was read, and is as the directory is."""
         self._saved.add(identity)

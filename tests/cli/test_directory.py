@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from onward.actors.identity import DirectoryFile
+from onward.actors.identity import (
+    MAX_TRUST_REQUESTS,
+    DirectoryFile,
+    DirectorySaver,
+    TrustAnswer,
+    write_trust_request,
+)
 from onward.cli import main
 from onward.cli._status import Status
 from onward.protocol.identity import (
@@ -25,6 +33,7 @@ from onward.protocol.identity import (
     Identity,
     LocalMetadata,
     NodeAdvert,
+    RowJournal,
     SigningKey,
     TopicAdvert,
     Verifiers,
@@ -32,9 +41,12 @@ from onward.protocol.identity import (
     key_id,
     sign_advert,
 )
+from tests.support.commands import TIMEOUT, onward
 from tests.support.fixtures import Capsys, Patch
 
 NOW = 1_900_000_000_000
+SMALL = DirectoryLimits(max_identities=2, max_unknown=1)
+"""Limits by which a node says something about one identity."""
 NODE, ENGINE, TOPIC, DOMAIN, OTHER = (SigningKey(bytes([number]) * 32) for number in range(5))
 ADVERTS: list[tuple[Advert, SigningKey]] = [
     (NodeAdvert(NODE.identity, (AdvertAddress("1#127.0.0.1:4000", 9),), bytes(32), 7, NOW), NODE),
@@ -174,14 +186,123 @@ def test_trust_is_a_number(value: str, path: Path, capsys: Capsys) -> None:
     assert "VALUE" in capsys.readouterr().err
 
 
-def test_a_file_that_a_node_has_open_is_read_and_not_changed(path: Path, capsys: Capsys) -> None:
-    file = DirectoryFile(path)
-    try:
-        assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.FAILED
-        assert "a node has this directory open" in capsys.readouterr().err
-        assert looked_up(path, NODE, capsys)["trust"] == 200
-    finally:
-        file.close()
+@pytest.fixture
+def running(path: Path, monkeypatch: Patch) -> Iterator[Running]:
+    """A node that has the file open, and does something while the command waits for it."""
+    node = Running(path)
+    monkeypatch.setattr("onward.cli._directory.time", node)
+    yield node
+    node.file.close()
+
+
+class Running:
+    """A node that has a directory open, and the clock of the command that waits for it.
+
+    Attributes:
+        action: What it does while a command waits; by default it takes requests.
+    """
+
+    now = 0.0
+
+    def __init__(self, path: Path) -> None:
+        self.file = DirectoryFile(path)
+        journal = RowJournal()
+        directory = Directory(Verifiers(), SMALL, journal)
+        self.saver = DirectorySaver(directory, journal, self.file, self.after)
+        self.action: Callable[[], object] = self.take
+        for _ in self.saver.load():
+            pass
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do nothing: all is done while a command waits."""
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.action()
+
+    def take(self) -> None:
+        self.saver.requests.take(self.file.requests())
+        self.saver.save()
+
+
+def test_a_node_that_has_the_file_open_is_asked(
+    path: Path, running: Running, capsys: Capsys
+) -> None:
+    short, text = identity_text(NODE.identity)[:12], identity_text(NODE.identity)
+    for words, told in [
+        (("ban", text), "0 (banned)"),
+        (("trust", text, "9"), "9"),
+        (("unban", text), "128 (as in any)"),
+    ]:
+        assert run(path, "identity", *words) == Status.OK
+        expected = f"trust in {short}: {told}, in the node that has the file open\n"
+        assert capsys.readouterr() == (expected, "")
+        assert looked_up(path, NODE, capsys)["trust"] == int(told.split()[0])
+    assert run(path, "identity", "ban", identity_text(OTHER.identity)) == Status.FAILED
+    assert "it says something about as many identities as it may" in capsys.readouterr().err
+    assert run(path, "lookup", identity_text(OTHER.identity)) == Status.FAILED
+
+
+def test_a_request_that_is_not_taken_in_time_is_taken_later(
+    path: Path, running: Running, capsys: Capsys
+) -> None:
+    running.action = lambda: None
+    assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.IN_DOUBT
+    told = f"{path}: the node that has it open has not answered in 5 s: the request waits there"
+    assert told in capsys.readouterr().err
+    assert looked_up(path, NODE, capsys)["trust"] == 200
+    running.file.close()
+    # The next command does it, and then what it was told to do itself.
+    assert run(path, "identity", "trust", identity_text(OTHER.identity), "1") == Status.OK
+    capsys.readouterr()
+    assert looked_up(path, NODE, capsys)["trust"] == 0
+    assert looked_up(path, OTHER, capsys)["trust"] == 1
+
+
+def test_a_node_that_stops_meanwhile_leaves_it_to_the_command(
+    path: Path, running: Running, capsys: Capsys
+) -> None:
+    running.action = running.file.close
+    assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.OK
+    short = identity_text(NODE.identity)[:12]
+    assert capsys.readouterr() == (f"trust in {short}: 0 (banned)\n", "")
+    assert looked_up(path, NODE, capsys)["trust"] == 0
+
+
+def test_more_requests_than_may_wait_are_an_error(
+    path: Path, running: Running, capsys: Capsys
+) -> None:
+    for _ in range(MAX_TRUST_REQUESTS):
+        write_trust_request(path, NODE.identity, 1)
+    assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.FAILED
+    told = f"the limit of {MAX_TRUST_REQUESTS} requests for a trust that wait is reached"
+    assert told in capsys.readouterr().err
+    assert running.saver.requests.answers == {}
+
+
+def test_a_request_that_cannot_be_written_is_an_error(
+    path: Path, running: Running, capsys: Capsys
+) -> None:
+    running.file._file.execute("BEGIN IMMEDIATE")
+    assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.FAILED
+    assert f"{path}: database is locked" in capsys.readouterr().err
+
+
+def test_commands_at_once_all_do_their_part(path: Path, capsys: Capsys) -> None:
+    keys = (NODE, ENGINE, OTHER)
+    with ExitStack() as stack:
+        words = [
+            ("identity", "ban", identity_text(key.identity), "--directory", str(path))
+            for key in keys
+        ]
+        processes = [stack.enter_context(onward(*each)) for each in words]
+        for process in processes:
+            _, errors = process.communicate(timeout=TIMEOUT)
+            assert (process.returncode, errors) == (Status.OK, "")
+    assert [looked_up(path, key, capsys)["trust"] for key in keys] == [0, 0, 0]
 
 
 def test_no_file_is_made(tmp_path: Path, capsys: Capsys) -> None:
@@ -213,10 +334,15 @@ def test_a_directory_that_is_full_is_an_error(
 def test_a_disk_that_is_full_is_an_error(path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     save = DirectoryFile.save
 
-    def fill(file: DirectoryFile, rows: list[DirectoryRow], gone: list[Identity]) -> None:
+    def fill(
+        file: DirectoryFile,
+        rows: list[DirectoryRow],
+        gone: list[Identity],
+        answers: Iterable[tuple[int, TrustAnswer]],
+    ) -> None:
         (pages,) = file._file.execute("PRAGMA page_count").fetchone()
         file._file.execute(f"PRAGMA max_page_count={pages}")
-        save(file, [row._replace(envelope=bytes(8000), kind=1) for row in rows], gone)
+        save(file, [row._replace(envelope=bytes(8000), kind=1) for row in rows], gone, answers)
 
     monkeypatch.setattr(DirectoryFile, "save", fill)
     assert run(path, "identity", "ban", identity_text(OTHER.identity)) == Status.FAILED

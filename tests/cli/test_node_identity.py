@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
 from onward.actors import Node, ReloadFailed, Unresolved
-from onward.actors.identity import ROUTER, PeerRefused, make_key_file, rotate_key_file
+from onward.actors.identity import (
+    ROUTER,
+    PeerRefused,
+    make_key_file,
+    rotate_key_file,
+    write_trust_request,
+)
 from onward.actors.workers import Echo
 from onward.cli import main
 from onward.cli._main import parser_of
@@ -20,6 +28,7 @@ from onward.cli._run import StopRequest
 from onward.cli._service import Service
 from onward.cli._status import Status
 from onward.protocol.identity import (
+    TRUST_BANNED,
     Identity,
     Lock,
     PeelOutcome,
@@ -354,19 +363,62 @@ def test_what_is_wrong_on_the_command_line_is_told(
     assert told in capsys.readouterr().err
 
 
-async def test_it_remembers_what_it_knows_in_a_file(tmp_path: Path, capsys: Capsys) -> None:
+async def test_it_remembers_what_it_knows_in_a_file(tmp_path: Path) -> None:
     path, _ = key_file(tmp_path, "far")
     directory = str(tmp_path / "far.directory")
     words = ("--identity", str(path), "--identity-directory", directory)
-    ban = ["identity", "ban", text_of("near"), "--directory", directory]
     async with served(*words) as far, near_to(far):
-        assert main(ban) == Status.FAILED
-        assert "a node has this directory open" in capsys.readouterr().err
-    assert main(ban) == Status.OK
+        pass
+    assert main(["identity", "ban", text_of("near"), "--directory", directory]) == Status.OK
     async with served(*words) as far:
         with pytest.raises(PeerRefused):
             async with near_to(far):
                 pass
+
+
+def printed_uri(process: Popen[str]) -> str:
+    """Return where a node that is a process listens."""
+    assert process.stdout is not None
+    while not (line := process.stdout.readline()).startswith("listening "):
+        assert line
+    return line.split()[1]
+
+
+async def test_another_command_bans_in_a_node_that_runs(tmp_path: Path) -> None:
+    path, own = key_file(tmp_path, "far")
+    directory = tmp_path / "far.directory"
+    node = ["node", "--listen", "tcp://127.0.0.1:0", "--quiet", "--identity", str(path)]
+    node += ["--identity-directory", str(directory)]
+
+    def change(action: str) -> tuple[int, str]:
+        with onward("identity", action, text_of("near"), "--directory", str(directory)) as process:
+            output, errors = process.communicate(timeout=TIMEOUT)
+            return process.returncode, output + errors
+
+    async with Node("near") as near:
+        identities = await Identities.attach(near, key_of("near"))
+        with onward(*node) as process:
+            uri = await asyncio.to_thread(printed_uri, process)
+            await identities.join(uri, identity=own)
+            status, told = await asyncio.to_thread(change, "ban")
+            assert (status, told.endswith("in the node that has the file open\n")) == (0, True)
+            # The other node is told nothing.
+            assert process.stderr is not None
+            line = await asyncio.to_thread(process.stderr.readline)
+            assert line.endswith(f"{text_of('near')[:12]} is closed: it is banned\n")
+            with pytest.raises(PeerRefused):
+                await identities.join(uri, identity=own)
+            status, _ = await asyncio.to_thread(change, "unban")
+            assert status == Status.OK
+            await identities.join(uri, identity=own)
+            # What comes while it stands still is taken by the one that is started after it.
+            process.send_signal(signal.SIGSTOP)
+            write_trust_request(directory, key_of("near").identity, TRUST_BANNED)
+            process.kill()
+        with onward(*node) as process:
+            uri = await asyncio.to_thread(printed_uri, process)
+            with pytest.raises(PeerRefused):
+                await identities.join(uri, identity=own)
 
 
 def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path, capsys: Capsys) -> None:

@@ -4,6 +4,10 @@ One node at a time writes it; meanwhile others read it. A batch of rows is in it
 all, and outlasts the process once `save` has returned. The write-ahead log is not forced to the
 device for each batch: what was saved in the last moments before the machine loses its power may be
 lost, and the file is as it was before them.
+
+What another process wants of the node that has it open is in a table of its own, and is taken by
+that node or by the next one. The version is that without this table: what reads only rows of
+identities reads them as before, and what does not know of requests leaves them there.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -21,11 +25,29 @@ from urllib.parse import quote
 from ....protocol.identity import DIRECTORY_VERSION, DirectoryRow, Identity, NewerDirectory
 from ...security._own_files import own_file_fault
 from .._errors import DirectoryFileFailed, DirectoryFileInUse
+from ._request_table import (
+    REQUEST_TABLE,
+    TrustAnswer,
+    TrustRequest,
+    add_request,
+    read_answer,
+    read_requests,
+    write_answers,
+)
 
-__all__ = ["DIRECTORY_FILE_MODE", "DirectoryFile", "find_directory_row"]
+__all__ = [
+    "DIRECTORY_FILE_MODE",
+    "DirectoryFile",
+    "find_directory_row",
+    "find_trust_answer",
+    "write_trust_request",
+]
 
 DIRECTORY_FILE_MODE: Final = 0o600
 """Mode of the files of directories: their owner may read and write them."""
+
+_LOCK_WAIT: Final = 1.0
+"""Time that a process waits while another one writes, in seconds. Then it has failed."""
 
 _APPLICATION: Final = 0x6F6E7769  # "onwi"
 # The columns after the number are the fields of `DirectoryRow`, in their order.
@@ -78,8 +100,9 @@ class DirectoryFile:
             self._file: Final = self._open()
             to_close.callback(self._file.close)
             self._to_close: Final = to_close.pop_all()
-        # A thread may write while another one closes it.
+        # A thread may write while another one reads, or closes it.
         self._lock: Final = threading.Lock()
+        self._uses: Final[set[object]] = set()
         self._is_closing = False
 
     def _open(self) -> sqlite3.Connection:
@@ -91,17 +114,18 @@ class DirectoryFile:
                 raise DirectoryFileFailed(self.path, f"it is damaged: {_line(fault)}")
         with _failures(self.path):
             file = sqlite3.connect(
-                self.path, timeout=0, isolation_level=None, check_same_thread=False
+                self.path, timeout=_LOCK_WAIT, isolation_level=None, check_same_thread=False
             )
             try:
                 file.execute("PRAGMA journal_mode=WAL")
                 file.execute("PRAGMA synchronous=NORMAL")
+                file.execute("BEGIN IMMEDIATE")
                 if is_new:
-                    file.execute("BEGIN IMMEDIATE")
                     file.execute(_TABLE)
                     file.execute(f"PRAGMA application_id={_APPLICATION}")
                     file.execute(f"PRAGMA user_version={DIRECTORY_VERSION}")
-                    file.execute("COMMIT")
+                file.execute(REQUEST_TABLE)
+                file.execute("COMMIT")
             except sqlite3.Error:
                 file.close()
                 raise
@@ -120,40 +144,59 @@ class DirectoryFile:
                 while page := rows.fetchmany(_PAGE):
                     yield [DirectoryRow._make(each) for each in page]
 
-    def save(self, rows: Iterable[DirectoryRow], gone: Iterable[Identity]) -> None:
+    def save(
+        self,
+        rows: Iterable[DirectoryRow],
+        gone: Iterable[Identity],
+        answers: Iterable[tuple[int, TrustAnswer]] = (),
+    ) -> None:
         """Write rows in the place of those of their identities, and remove others, all or none.
 
         It may be called in another thread than the other methods.
 
+        Args:
+            rows: The rows.
+            gone: The identities with a row to remove.
+            answers: The numbers of requests, and their answers.
+
         Raises:
             DirectoryFileFailed: It cannot be written, as when the disk is full. It is as before.
         """
-        file = self._file
+        with self._alone() as file, _transaction(file):
+            # A row that is replaced has the number after all others.
+            file.executemany(_REPLACE, rows)
+            file.executemany("DELETE FROM entry WHERE identity = ?", ((each,) for each in gone))
+            write_answers(file, answers)
+
+    def requests(self) -> list[TrustRequest]:
+        """Return the requests that wait, in their order. It may be called in another thread.
+
+        Raises:
+            DirectoryFileFailed: They cannot be read.
+        """
+        with self._alone() as file:
+            return read_requests(file)
+
+    @contextmanager
+    def _alone(self) -> Generator[sqlite3.Connection]:
+        """Keep other threads from the file; if it was closed meanwhile, the last one closes it."""
+        use = object()
+        self._uses.add(use)
         try:
             with self._lock, _failures(self.path):
-                try:
-                    file.execute("BEGIN IMMEDIATE")
-                    # A row that is replaced has the number after all others.
-                    file.executemany(_REPLACE, rows)
-                    file.executemany(
-                        "DELETE FROM entry WHERE identity = ?", ((each,) for each in gone)
-                    )
-                    file.execute("COMMIT")
-                except sqlite3.Error:
-                    with suppress(sqlite3.Error):
-                        file.execute("ROLLBACK")
-                    raise
+                yield self._file
         finally:
+            self._uses.discard(use)
             if self._is_closing:
                 self.close()
 
     def close(self) -> None:
         """Close the file: what is in it stays. Idempotent.
 
-        It does not wait: if another thread writes meanwhile, that one closes it then.
+        It does not wait: if other threads use it or are about to, the last of them closes it.
         """
-        self._is_closing = True  # before the look at the lock: the other thread looks after it
-        if self._lock.acquire(blocking=False):
+        self._is_closing = True  # before the look at their uses: they look after those
+        if not self._uses and self._lock.acquire(blocking=False):
             try:
                 with suppress(sqlite3.Error):
                     self._to_close.close()
@@ -180,6 +223,36 @@ def find_directory_row(path: Path, identity: Identity) -> DirectoryRow | None:
         with _failures(path):
             row = file.execute(_ONE, (identity,)).fetchone()
     return None if row is None else DirectoryRow._make(row)
+
+
+def write_trust_request(path: Path, identity: Identity, trust: int) -> int:
+    """Write a request for the node that has the file of a directory open: to set a trust.
+
+    Returns:
+        Its number, by which its answer is found.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        LimitReached: `MAX_TRUST_REQUESTS` wait already.
+        DirectoryFileFailed: It cannot be written, is a file of something else, or other users may
+            read or write it.
+        NewerDirectory: A newer version of Onward has written it.
+    """
+    _check_own(path)
+    with _reading(path, "rw") as file:
+        _is_new(file, path)  # without a table, the node that has the file has only begun to start
+        with _failures(path), _transaction(file):
+            return add_request(file, identity, trust)
+
+
+def find_trust_answer(path: Path, number: int) -> TrustAnswer:
+    """Read the answer to a request.
+
+    Raises:
+        DirectoryFileFailed: It cannot be read.
+    """
+    with _reading(path) as file, _failures(path):
+        return read_answer(file, number)
 
 
 def _locked(path: Path) -> int:
@@ -230,15 +303,26 @@ def _check_own(path: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Generator[sqlite3.Connection]:
-    """Open the file to read; nothing in it changes."""
+def _reading(path: Path, mode: str = "ro") -> Generator[sqlite3.Connection]:
+    """Open the file to read, or with the mode `rw` to write; it is not made."""
     with _failures(path):
-        name = quote(str(path.absolute()).lstrip("/"))
-        file = sqlite3.connect(f"file:///{name}?mode=ro", uri=True, timeout=1)
-    try:
+        name = f"file:///{quote(str(path.absolute()).lstrip('/'))}?mode={mode}"
+        file = sqlite3.connect(name, uri=True, timeout=_LOCK_WAIT, isolation_level=None)
+    with closing(file):
         yield file
-    finally:
-        file.close()
+
+
+@contextmanager
+def _transaction(file: sqlite3.Connection) -> Generator[None]:
+    """Write what is written meanwhile, or nothing if anything fails."""
+    file.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        file.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            file.execute("ROLLBACK")
+        raise
 
 
 def _is_new(file: sqlite3.Connection, path: Path) -> bool:

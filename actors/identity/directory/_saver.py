@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from ....protocol import counted
 from ....protocol.identity import (
@@ -26,15 +26,15 @@ from ....protocol.identity import (
     DirectoryRow,
     Identity,
     Restored,
+    ResultCode,
     RowJournal,
 )
 from .._errors import DirectoryFileFailed
 from ._file import DirectoryFile
+from ._request_table import TrustAnswer
+from ._trust_requests import InThread, TrustRequests
 
 __all__ = ["SAVE_BATCH", "SAVE_DELAY", "SAVE_PAUSE", "SAVE_RETRY", "DirectorySaver"]
-
-InThread: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
-"""Calls a function in a thread, and returns what to wait for."""
 
 SAVE_BATCH: Final = 256
 """Most rows that are written at a time. Beyond: the rest is for later ones."""
@@ -58,8 +58,11 @@ class DirectorySaver:
         after: Calls a function after a time in seconds, as `Worker.after` does.
         in_thread: Calls a function in a thread, and returns what to wait for; `None`: what is due
             is written at once, as there are no threads.
+        set_trust: Sets the trust in an identity as another process has asked; `None`: in the
+            directory, which tells no subscriber.
 
     Attributes:
+        requests: The requests of other processes in the file.
         restored: The rows that were read at the start.
         failures: Times that changes could not be written.
         trouble: Why they cannot be written at present; empty if they can.
@@ -72,7 +75,11 @@ class DirectorySaver:
         file: DirectoryFile,
         after: Callable[[float, Callable[[], object]], object],
         in_thread: InThread | None = None,
+        set_trust: Callable[[Identity, int], ResultCode] | None = None,
     ) -> None:
+        self.requests: Final = TrustRequests(
+            file, set_trust or directory.set_trust, self._save_soon, after, in_thread
+        )
         self.restored = Restored(0, 0, 0)
         self.failures = 0
         self.trouble = ""
@@ -94,7 +101,7 @@ class DirectorySaver:
         return len(self._journal)
 
     def load(self) -> Iterator[None]:
-        """Read the file, a page for each step.
+        """Read the file, a page for each step, and then do what requests in it ask for.
 
         Raises:
             DirectoryFileFailed: It cannot be read.
@@ -112,11 +119,16 @@ class DirectorySaver:
                 counted(refused, "row"),
                 extra={"event": "identity.directory_rows_left"},
             )
+        self.requests.take(self._file.requests())
 
     def wake(self) -> None:
         """Write what has changed, soon."""
         if self._journal and not self._is_scheduled and not self._is_closed:
             self._schedule(SAVE_DELAY)
+
+    def _save_soon(self) -> None:
+        if not self._is_scheduled:
+            self._schedule(0)
 
     def _schedule(self, seconds: float) -> None:
         self._is_scheduled = True
@@ -152,12 +164,14 @@ class DirectorySaver:
     def _go_on(self, *, saved: bool) -> None:
         """Write what is left, after a pause."""
         self._is_scheduled = False
-        if self._journal and not self._is_ending and not self._is_closed:
+        is_left = self._journal or self.requests.answers
+        if is_left and not self._is_ending and not self._is_closed:
             self._schedule(SAVE_PAUSE if saved else SAVE_RETRY)
 
     async def save_all(self) -> None:
         """Write all changes at the end, without a pause; those that cannot be written are left."""
         self._is_ending = True
+        await self.requests.end()
         if self._writing is not None:
             await asyncio.wait((self._writing,))
             await asyncio.sleep(0)  # what came of it is looked at then
@@ -183,9 +197,11 @@ class DirectorySaver:
     def _begin(self) -> _Batch | None:
         """Return the changes to write next, as they are now; `None` if there are none."""
         identities = self._journal.begin(SAVE_BATCH)
-        if not identities:
+        answers = self.requests.ready(identities, self._journal)
+        if not identities and not answers:
             return None
-        batch = _Batch(DirectoryFileFailed(self._file.path, "the write has ended in between"))
+        error = DirectoryFileFailed(self._file.path, "the write has ended in between")
+        batch = _Batch(error, answers)
         for identity in identities:
             row = self._directory.row(identity)
             if row is None:
@@ -197,7 +213,7 @@ class DirectorySaver:
     def _write(self, batch: _Batch) -> None:
         """Write changes, which may be done in a thread."""
         try:
-            self._file.save(batch.rows, batch.gone)
+            self._file.save(batch.rows, batch.gone, batch.answers.items())
         except DirectoryFileFailed as error:
             batch.error = error
         else:
@@ -210,6 +226,8 @@ class DirectorySaver:
             self._failed(batch.error)
             return False
         self._journal.end(frozenset(row.identity for row in batch.rows))
+        for number in batch.answers:
+            del self.requests.answers[number]
         if self.trouble:
             self.trouble = ""
             _logger.warning(
@@ -237,6 +255,7 @@ class DirectorySaver:
         if self._is_closed:
             return
         self._is_closed = True
+        self.requests.close()
         batch = self._batch
         if batch is not None and self._writing is not None and self._writing.done():
             self._written(batch)
@@ -269,10 +288,12 @@ class _Batch:
 
     Attributes:
         error: Why they are not written; `None` once they are.
+        answers: The answers to requests to write, by their numbers.
         rows: The rows to write.
         gone: The identities with a row to remove.
     """
 
     error: DirectoryFileFailed | None
+    answers: dict[int, TrustAnswer]
     rows: list[DirectoryRow] = field(default_factory=list[DirectoryRow])
     gone: list[Identity] = field(default_factory=list[Identity])

@@ -31,14 +31,21 @@ from ....protocol.identity import (
     serialize_control,
 )
 from ..._worker import Worker
+from .._errors import DirectoryFileInUse
 from ._file import DirectoryFile
-from ._saver import DirectorySaver, InThread
+from ._saver import DirectorySaver
 from ._service import DirectoryService
+from ._trust_requests import InThread
 
-__all__ = ["DIRECTORY", "DirectoryWorker"]
+__all__ = ["DIRECTORY", "OPEN_WAIT", "DirectoryWorker"]
 
 DIRECTORY: Final = Address(0, b"identity.directory")
 """The address of the directory of a node, for its own workers alone."""
+
+OPEN_WAIT: Final = 2.0
+"""Time that a node which starts waits for a command that has the file of its directory, in seconds.
+Then the file is in use."""
+_OPEN_AGAIN: Final = 0.1
 
 _DENIED: Final = "the directory takes messages of this node alone"
 _ACCEPTED: Final = frozenset({PutOutcome.STORED, PutOutcome.REPLACED, PutOutcome.KNOWN})
@@ -78,7 +85,7 @@ class DirectoryWorker(Worker):
         """Read the file.
 
         Raises:
-            DirectoryFileInUse: Another node has it.
+            DirectoryFileInUse: Another node has it, as it is not free within `OPEN_WAIT`.
             DirectoryFileFailed: It cannot be read.
             NewerDirectory: A newer version of Onward has written it.
         """
@@ -88,9 +95,12 @@ class DirectoryWorker(Worker):
             return
         journal = RowJournal()
         service = DirectoryService(*self._given, call_soon, self._limits, journal)
-        file = DirectoryFile(self._path)
+        file = await _opened(self._path)
         try:
-            saver = DirectorySaver(service.directory, journal, file, self.after, self._in_thread())
+            saver = DirectorySaver(
+                *(service.directory, journal, file, self.after, self._in_thread()),
+                set_trust=service.set_trust,
+            )
             for _ in saver.load():
                 await asyncio.sleep(0)
         except BaseException:
@@ -98,6 +108,7 @@ class DirectoryWorker(Worker):
             raise
         service.saver = saver
         saver.wake()
+        saver.requests.look_again()
         self.service = service
 
     async def on_stop(self) -> None:
@@ -164,6 +175,19 @@ class DirectoryWorker(Worker):
     def _refuse(self, message: Message, reason: str, detail: str = "") -> None:
         self.node.dead_letter(message, reason)
         self.node.answer_error(message, reason + detail)
+
+
+async def _opened(path: Path) -> DirectoryFile:
+    """Open a file, which a command may have for a moment."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + OPEN_WAIT
+    while True:
+        try:
+            return DirectoryFile(path)
+        except DirectoryFileInUse:
+            if loop.time() >= until:
+                raise
+            await asyncio.sleep(_OPEN_AGAIN)
 
 
 def _is_of(identity: Identity, advert: AdvertEnvelope) -> bool:

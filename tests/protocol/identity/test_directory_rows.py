@@ -264,7 +264,9 @@ def test_changes_are_saved_in_their_order_and_what_came_and_went_is_not() -> Non
     for envelope in ADVERTS[3:5]:
         file.known.put_advert(envelope, NOW, AdvertSource.NETWORK)
     file.known.set_trust(KEYS[5].identity, 0)
+    assert [KEYS[number].identity in file.journal for number in (2, 3, 5)] == [False, True, True]
     assert file.save(1) == [KEYS[5].identity]
+    assert KEYS[5].identity not in file.journal
     file.known.forget(KEYS[5].identity)
     assert file.save() == [KEYS[number].identity for number in (5, 3, 4)]
     assert file.is_as_saved

@@ -11,16 +11,24 @@ import pytest
 
 from onward.actors import Node
 from onward.actors.identity import (
+    ROUTER,
     SAVE_BATCH,
     DirectoryFile,
     DirectoryFileFailed,
     DirectoryFileInUse,
     DirectorySaver,
+    PeerRefused,
+    TrustAnswer,
+    TrustRequest,
     find_directory_row,
+    find_trust_answer,
+    write_trust_request,
 )
-from onward.protocol.identity import DirectoryRow, Identity
+from onward.protocol import LinkLost
+from onward.protocol.identity import TRUST_BANNED, TRUST_DEFAULT, DirectoryRow, Identity
 from onward.transports.identity import Identities
-from tests.support.identities import attached, key_of
+from tests.support.commands import Silent
+from tests.support.identities import attached, engine_text, key_of
 from tests.support.transports import eventually
 
 ONE, OTHER = (key_of(name).identity for name in ("one", "other"))
@@ -31,6 +39,12 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have changes written at once, and tried again as soon."""
     for name in ("SAVE_DELAY", "SAVE_PAUSE", "SAVE_RETRY"):
         monkeypatch.setattr(f"onward.actors.identity.directory._saver.{name}", 0.001)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have requests of other processes looked for at once."""
+    monkeypatch.setattr("onward.actors.identity.directory._trust_requests.TRUST_LOOK", 0.001)
 
 
 def saver_of(identities: Identities) -> DirectorySaver:
@@ -71,11 +85,14 @@ async def test_batches_are_written_in_another_thread_and_the_rest_at_the_end(
     hold = threading.Event()
 
     def watched(
-        file: DirectoryFile, rows: Iterable[DirectoryRow], gone: Iterable[Identity]
+        file: DirectoryFile,
+        rows: Iterable[DirectoryRow],
+        gone: Iterable[Identity],
+        answers: Iterable[tuple[int, TrustAnswer]],
     ) -> None:
         threads.add(threading.get_ident())
         hold.wait(5)
-        save(file, rows, gone)
+        save(file, rows, gone, answers)
 
     monkeypatch.setattr(DirectoryFile, "save", watched)
     async with Node("a") as a:
@@ -160,11 +177,14 @@ async def test_a_disk_that_is_full_is_tried_again_and_what_is_left_is_logged(
     is_full = True
 
     def failing(
-        file: DirectoryFile, rows: Iterable[DirectoryRow], gone: Iterable[Identity]
+        file: DirectoryFile,
+        rows: Iterable[DirectoryRow],
+        gone: Iterable[Identity],
+        answers: Iterable[tuple[int, TrustAnswer]],
     ) -> None:
         if is_full:
             raise DirectoryFileFailed(file.path, "database or disk is full")
-        save(file, rows, gone)
+        save(file, rows, gone, answers)
 
     monkeypatch.setattr(DirectoryFile, "save", failing)
     async with Node("a") as a:
@@ -182,3 +202,93 @@ async def test_a_disk_that_is_full_is_tried_again_and_what_is_left_is_logged(
     assert "the changes of 1 identities are lost: database or disk is full" in caplog.text
     assert find_directory_row(path, ONE)
     assert find_directory_row(path, OTHER) is None
+
+
+@pytest.mark.usefixtures("looks")
+async def test_a_node_that_runs_takes_requests_of_other_processes(tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    async with Node("a") as a, Node("c") as c:
+        ours, theirs = await attached(a, directory=path), await attached(c)
+        silent = Silent()
+        await c.start(lambda: silent, address="silent")
+        uri = (await a.listen("memory://requests", expose=[ROUTER])).uri
+        await theirs.join(uri, identity=ours.own)
+        request = asyncio.create_task(a.request(engine_text(theirs.engine("silent")), b"x"))
+        await eventually(silent.came.is_set)
+        number = write_trust_request(path, theirs.own, TRUST_BANNED)
+        with pytest.raises(LinkLost):
+            await request
+        assert ours.peers() == ()
+        await eventually(lambda: find_trust_answer(path, number) is TrustAnswer.TAKEN)
+        with pytest.raises(PeerRefused):
+            await theirs.join(uri, identity=ours.own)
+        number = write_trust_request(path, theirs.own, TRUST_DEFAULT)
+        await eventually(lambda: find_trust_answer(path, number) is TrustAnswer.TAKEN)
+        await theirs.join(uri, identity=ours.own)
+
+
+@pytest.mark.usefixtures("looks")
+async def test_requests_that_cannot_be_read_are_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, read = tmp_path / "node.directory", DirectoryFile.requests
+    reads = 0
+    is_broken = False
+
+    def failing(file: DirectoryFile) -> list[TrustRequest]:
+        nonlocal reads
+        reads += 1
+        if is_broken:
+            raise DirectoryFileFailed(file.path, "database disk image is malformed")
+        return read(file)
+
+    monkeypatch.setattr(DirectoryFile, "requests", failing)
+    async with Node("a") as a:
+        ours = await attached(a, directory=path)
+        requests, is_broken = saver_of(ours).requests, True
+        await eventually(lambda: requests.trouble)
+        write_trust_request(path, ONE, 1)
+        before = reads
+        await eventually(lambda: reads > before + 2)
+        assert requests.trouble == "database disk image is malformed"
+        is_broken = False
+        await eventually(lambda: ours.directory.directory.trust(ONE) == 1)
+        assert requests.trouble == ""
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].endswith("requests in it are taken as soon as they can be read")
+
+
+@pytest.mark.usefixtures("looks")
+async def test_the_end_of_a_node_is_after_that_of_a_look(tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    async with Node("a") as a:
+        ours = await attached(a, directory=path)
+        saver = saver_of(ours)
+        with saver._file._lock:
+            await eventually(lambda: saver._file._uses)
+            number = write_trust_request(path, ONE, 1)
+            ending = asyncio.create_task(saver.save_all())
+            await asyncio.sleep(0.01)
+            assert not ending.done()
+        await ending
+        saver.close()
+        DirectoryFile(path).close()
+        await asyncio.sleep(0.01)
+        assert ours.directory.directory.trust(ONE) == TRUST_DEFAULT
+    assert find_trust_answer(path, number) is TrustAnswer.WAITS  # for the next node
+
+
+@pytest.mark.usefixtures("looks")
+async def test_a_look_does_not_close_a_file_that_is_to_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    async with Node("a") as a:
+        ours = await attached(a, directory=path)
+        saver = saver_of(ours)
+        with saver._file._lock:
+            await eventually(lambda: saver._file._uses)
+            ours.directory.set_trust(ONE, 1)
+            await eventually(lambda: len(saver._file._uses) == 2)
+            saver.close()
+        await eventually(lambda: saver._batch is None)
+    assert find_directory_row(path, ONE)
+    DirectoryFile(path).close()

@@ -10,6 +10,7 @@ import pytest
 from onward.actors import Node, Refused
 from onward.actors.identity import (
     DIRECTORY,
+    OPEN_WAIT,
     DirectoryFile,
     DirectoryFileFailed,
     DirectoryFileInUse,
@@ -254,6 +255,18 @@ async def test_a_file_that_cannot_be_read_keeps_the_directory_from_starting(
             await started(node, path)
         path.unlink()
         await started(node, path)
+
+
+@virtual_time
+async def test_a_node_waits_for_a_command_that_has_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    file = DirectoryFile(path)
+    async with Node("a") as node:
+        starting = asyncio.create_task(started(node, path))
+        await asyncio.sleep(OPEN_WAIT - 0.2)
+        assert not starting.done()
+        file.close()
+        await starting
 
 
 @virtual_time

@@ -1,0 +1,113 @@
+"""The table of the requests that wait in the file of a directory for the node that has it open.
+
+A row that is gone was taken. One that was refused stays for a time, to be found by the process that
+has written it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Final, NamedTuple, cast
+
+from ....protocol.identity import IDENTITY_SIZE, Identity
+from ..._errors import LimitReached
+
+__all__ = [
+    "MAX_TRUST_REQUESTS",
+    "REQUEST_TABLE",
+    "TrustAnswer",
+    "TrustRequest",
+    "add_request",
+    "read_answer",
+    "read_requests",
+    "write_answers",
+]
+
+MAX_TRUST_REQUESTS: Final = 100
+"""Most requests for a trust that wait in the file of a directory for its node. Beyond: a further
+one raises `LimitReached`."""
+
+# By AUTOINCREMENT the number of a row that is gone is not given to another one.
+REQUEST_TABLE: Final = """\
+CREATE TABLE IF NOT EXISTS request (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  identity BLOB NOT NULL,
+  trust INTEGER NOT NULL,
+  refused INTEGER NOT NULL DEFAULT 0
+)"""
+
+# What can be no identity or no trust is not read at all, however long it is.
+_WAITING: Final = """\
+SELECT number,
+  CASE WHEN typeof(identity) = 'blob' AND length(identity) = ? THEN identity ELSE x'' END,
+  CASE WHEN typeof(trust) = 'integer' THEN trust ELSE -1 END
+FROM request WHERE refused = 0 ORDER BY number LIMIT ?"""
+_SWEEP: Final = """\
+DELETE FROM request WHERE refused <> 0 AND number <= (SELECT max(number) FROM request) - ?"""
+_REFUSED: Final = 10 * MAX_TRUST_REQUESTS
+"""Requests after which one that was refused is removed. So many come in no time in which a process
+waits for its answer, as the node takes no more than those that wait at each look."""
+
+
+class TrustRequest(NamedTuple):
+    """A request of another process to set a trust, as it is in the file of a directory.
+
+    Attributes:
+        number: Its number: requests are taken in the order of these.
+        identity: The bytes of an identity; empty if the row has none.
+        trust: The trust, which may be none that there is.
+    """
+
+    number: int
+    identity: bytes
+    trust: int
+
+
+class TrustAnswer(Enum):
+    """The answer to a request for a trust."""
+
+    WAITS = auto()
+    """There is none yet."""
+    TAKEN = auto()
+    """The trust is set, and saved."""
+    REFUSED = auto()
+    """The directory has no place for the identity. All is as before."""
+
+
+def add_request(file: sqlite3.Connection, identity: Identity, trust: int) -> int:
+    """Write a request, and return its number.
+
+    Raises:
+        LimitReached: `MAX_TRUST_REQUESTS` wait already.
+    """
+    (waiting,) = file.execute("SELECT count(*) FROM request WHERE refused = 0").fetchone()
+    if waiting >= MAX_TRUST_REQUESTS:
+        raise LimitReached("requests for a trust that wait", MAX_TRUST_REQUESTS)
+    file.execute(_SWEEP, (_REFUSED,))
+    add = "INSERT INTO request (identity, trust) VALUES (?, ?)"
+    return cast("int", file.execute(add, (identity, trust)).lastrowid)
+
+
+def read_requests(file: sqlite3.Connection) -> list[TrustRequest]:
+    """Return the requests that wait, in their order."""
+    rows = file.execute(_WAITING, (IDENTITY_SIZE, MAX_TRUST_REQUESTS))
+    return [TrustRequest._make(each) for each in rows]
+
+
+def write_answers(file: sqlite3.Connection, answers: Iterable[tuple[int, TrustAnswer]]) -> None:
+    """Write the answers to requests, by their numbers."""
+    for number, answer in answers:
+        if answer is TrustAnswer.TAKEN:
+            file.execute("DELETE FROM request WHERE number = ?", (number,))
+        else:
+            file.execute("UPDATE request SET refused = 1 WHERE number = ?", (number,))
+
+
+def read_answer(file: sqlite3.Connection, number: int) -> TrustAnswer:
+    """Return the answer to a request."""
+    row = file.execute("SELECT refused FROM request WHERE number = ?", (number,)).fetchone()
+    if row is None:
+        return TrustAnswer.TAKEN
+    return TrustAnswer.REFUSED if row[0] else TrustAnswer.WAITS

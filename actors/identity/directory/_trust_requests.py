@@ -1,0 +1,190 @@
+"""Requests of other processes for a trust, as the node takes them that has the file.
+
+`onward identity ban` writes one into the file. The node looks for them in a thread, again and
+again, and sets each trust on its loop, as a worker of the node would. A request is there until what
+it asks for is saved, so that it outlasts a process that is killed in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias
+
+from ....protocol.identity import (
+    BadIdentity,
+    BadRecord,
+    Identity,
+    ResultCode,
+    parse_identity_bytes,
+    short_text,
+)
+from .._errors import DirectoryFileFailed
+from ._file import DirectoryFile
+from ._request_table import TrustAnswer, TrustRequest
+
+__all__ = ["TRUST_LOOK", "InThread", "TrustRequests"]
+
+InThread: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+"""Calls a function in a thread, and returns what to wait for."""
+
+TRUST_LOOK: Final = 1.0
+"""Time between two looks for requests in the file of a directory, in seconds."""
+
+_logger = logging.getLogger("onward.actors.identity")
+
+
+class TrustRequests:
+    """The requests for a trust in the file of a directory. Its methods are called on the loop.
+
+    Args:
+        file: The file.
+        set_trust: Sets the trust in an identity.
+        save_soon: Has changes and answers written in a later turn of the loop.
+        after: Calls a function after a time in seconds, as `Worker.after` does.
+        in_thread: Calls a function in a thread, and returns what to wait for; `None`: there are no
+            looks, as there are no threads.
+
+    Attributes:
+        answers: The answers that are not written yet, by the numbers of the requests. Each has an
+            identity: a change of it is to be written before; `None` for none.
+        bad: Requests that were dropped, as they have no identity or no trust.
+        trouble: Why they cannot be read at present; empty if they can.
+    """
+
+    def __init__(
+        self,
+        file: DirectoryFile,
+        set_trust: Callable[[Identity, int], ResultCode],
+        save_soon: Callable[[], object],
+        after: Callable[[float, Callable[[], object]], object],
+        in_thread: InThread | None,
+    ) -> None:
+        self.answers: Final[dict[int, tuple[TrustAnswer, Identity | None]]] = {}
+        self.bad = 0
+        self.trouble = ""
+        self._file: Final = file
+        self._set_trust: Final = set_trust
+        self._save_soon: Final = save_soon
+        self._after: Final = after
+        self._in_thread: Final = in_thread
+        # A look may end after the answer to what it has found was written.
+        self._last = 0
+        self._looking: asyncio.Future[None] | None = None
+        self._is_closed = False
+
+    def take(self, requests: Iterable[TrustRequest]) -> None:
+        """Set what is asked for, but by requests that were taken and are not gone from the file."""
+        for number, data, trust in requests:
+            if number > self._last:
+                self._last = number
+                self._save_soon()
+                self.answers[number] = self._answer(data, trust)
+
+    def ready(
+        self, saving: Container[Identity], unsaved: Container[Identity]
+    ) -> dict[int, TrustAnswer]:
+        """Return the answers that can be written.
+
+        Args:
+            saving: The identities with changes that are written together with them.
+            unsaved: All identities with a change that is not written.
+        """
+        return {
+            number: answer
+            for number, (answer, identity) in self.answers.items()
+            if identity is None or identity in saving or identity not in unsaved
+        }
+
+    def _answer(self, data: bytes, trust: int) -> tuple[TrustAnswer, Identity | None]:
+        try:
+            identity = parse_identity_bytes(data)
+            code = self._set_trust(identity, trust)
+        except (BadIdentity, BadRecord):
+            if not self.bad:
+                _logger.warning(
+                    "%s: a request in it has no identity or no trust: all such are dropped",
+                    self._file.path,
+                    extra={"event": "identity.trust_request_dropped"},
+                )
+            self.bad += 1
+            return TrustAnswer.REFUSED, None  # if it was removed, it would count as taken
+        if code is ResultCode.OK:
+            _logger.info(
+                "%s: another process has set the trust in %s to %d",
+                self._file.path,
+                short_text(identity),
+                trust,
+                extra={"event": "identity.trust_request_taken"},
+            )
+            return TrustAnswer.TAKEN, identity
+        _logger.error(
+            "%s: there is no place for %s, in which another process asks for a trust of %d",
+            self._file.path,
+            short_text(identity),
+            trust,
+            extra={"event": "identity.trust_request_refused"},
+        )
+        return TrustAnswer.REFUSED, None
+
+    # --- looks --------------------------------------------------------------------------------
+
+    def look_again(self) -> None:
+        """Look for requests after a time, and then again and again."""
+        if self._in_thread is not None and not self._is_closed:
+            self._after(TRUST_LOOK, partial(self._look, self._in_thread))
+
+    def _look(self, in_thread: InThread) -> None:
+        if not self._is_closed:
+            look = _Look(DirectoryFileFailed(self._file.path, "the look has ended in between"))
+            self._looking = in_thread(partial(self._read, look))
+            self._looking.add_done_callback(lambda _: self._looked(look))
+
+    def _read(self, look: _Look) -> None:
+        """Read the requests, in a thread."""
+        try:
+            look.requests = self._file.requests()
+        except DirectoryFileFailed as error:
+            look.error = error
+        else:
+            look.error = None
+
+    def _looked(self, look: _Look) -> None:
+        if self._is_closed:
+            return
+        reason = "" if look.error is None else look.error.reason
+        if reason and not self.trouble:
+            _logger.error(
+                "%s; requests in it are taken as soon as they can be read",
+                look.error,
+                extra={"event": "identity.trust_requests_not_read"},
+            )
+        self.trouble = reason
+        self.take(look.requests)
+        self.look_again()
+
+    async def end(self) -> None:
+        """Look no more, and wait for the end of a look."""
+        self.close()
+        if self._looking is not None:
+            await asyncio.wait((self._looking,))
+
+    def close(self) -> None:
+        """Look no more: what comes now waits for the next node."""
+        self._is_closed = True
+
+
+@dataclass(slots=True)
+class _Look:
+    """A look for requests.
+
+    Attributes:
+        error: Why they cannot be read; `None` if they can.
+        requests: The requests.
+    """
+
+    error: DirectoryFileFailed | None
+    requests: list[TrustRequest] = field(default_factory=list[TrustRequest])
