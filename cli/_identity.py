@@ -11,11 +11,11 @@ from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..protocol import format_route
 from ._access import read_secret
-from ._arguments import Commands, no_log, route
+from ._arguments import Commands, no_log
 from ._directory import add_directory_actions
 from ._identity_rows import advert_rows, failures, identity_rows, print_rows, time_text
+from ._reach import check_place, check_scheme
 from ._show import printable
 from ._status import CommandError, Status
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ..actors.identity import IdentityKeys
     from ..protocol.identity import KeyFile
 
-__all__ = ["KeySource", "add_commands"]
+__all__ = ["KeySource", "add_commands", "check_advertised"]
+
+_RELAY: Final = "36#relay:"
+"""What an address in an advert begins with that is the route to a relay."""
 
 _DESCRIPTION: Final = "Make, show and rotate the keys of an identity, and trust or ban one."
 
@@ -40,9 +43,9 @@ Secret keys are not shown. An encrypted file is shown without its passphrase, an
 """
 
 _ADVERT: Final = """\
-Print the advert of a node: how it is reached, and the key to seal for it, signed by its identity.
-It is one line of base64, and no secret. The routes are tried in their order; without one, the node
-can only be reached over its own connections. Print it anew when a route changes, and after a
+Print the advert of a node: where it is reached, and the key to seal for it, signed by its identity.
+It is one line of base64, and no secret. The URIs are tried in their order; without one, the node
+can only be reached over its own connections. Print it anew when a URI changes, and after a
 rotation: the newest counts.
 """
 
@@ -95,11 +98,12 @@ def add_commands(commands: Commands) -> None:
     advert = actions.add_parser("advert", help="print the advert of a node", description=_ADVERT)
     _add_file(advert)
     advert.add_argument(
-        "--route",
+        "--advertise",
+        metavar="URI",
         action="append",
         default=[],
-        type=route,
-        help="a route from other nodes to this one; may be repeated",
+        help=f"where other nodes reach this one, such as tcp://host:4000, or {_RELAY}IDENTITY, "
+        "through a relay; may be repeated",
     )
     _add_passphrase(advert, "the passphrase of an encrypted file; it is asked for by default")
     advert.set_defaults(command=_advert)
@@ -153,6 +157,28 @@ def _rotate(arguments: argparse.Namespace) -> None:
     print(f"sealing key {SealingKey(keys.sealing_seed).key_id.hex()}")
 
 
+def check_advertised(flag: str, address: str) -> None:
+    """Check an address for the advert of a node: other nodes use a URI, or the name of a relay.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    from ..protocol.identity import BadIdentity, parse_identity
+
+    scheme, mark, _ = address.partition("://")
+    if mark:
+        check_scheme(flag, scheme)
+        check_place(address)
+        return
+    if not address.startswith(_RELAY):
+        told = f"{address!r} is no URI, such as tcp://host:4000, and no {_RELAY}IDENTITY"
+        raise CommandError(printable(f"{flag}: {told}"), Status.USAGE)
+    try:
+        parse_identity(address.removeprefix(_RELAY))
+    except BadIdentity as error:
+        raise CommandError(printable(f"{flag}: {error}"), Status.USAGE) from None
+
+
 def _advert(arguments: argparse.Namespace) -> None:
     path: Path = arguments.file
     with failures(path):
@@ -166,10 +192,12 @@ def _advert(arguments: argparse.Namespace) -> None:
             sign_advert,
         )
 
+        for each in arguments.advertise:
+            check_advertised("--advertise", each)
         keys = load_key_file(path, _given_or_asked(path, arguments))
         addresses = tuple(
-            AdvertAddress(format_route(each), max(MAX_WEIGHT - at, 0))
-            for at, each in enumerate(arguments.route)
+            AdvertAddress(each, max(MAX_WEIGHT - at, 0))
+            for at, each in enumerate(arguments.advertise)
         )
         now = time.time_ns() // 1_000_000
         # The seconds of the clock: a later advert has a greater version, and nothing is to be kept.
@@ -233,7 +261,7 @@ def _file_rows(path: Path, arguments: argparse.Namespace) -> dict[str, object]:
 
 def _is_there(path: Path) -> bool:
     try:
-        return path.exists()
+        return path != Path() and path.exists()  # an empty text is no path
     except OSError:  # an advert is longer than a name may be
         return False
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from ..actors import LimitReached, Listener, Node
 from ..actors.security import Authentication
-from ..protocol import IDENTITY, LOCAL, Address, OnwardError, UnknownAddress
-from ..protocol.toml import suggestion
+from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
 from ._arguments import address
-from ._identity import KeySource
+from ._identity import KeySource, check_advertised
 from ._join import NodeToJoin, join_node
 from ._listen import NO_LISTENER
-from ._reach import schemes, tls_of
+from ._reach import check_scheme, tls_of
 from ._service import Service
 from ._status import CommandError, Status
 
@@ -193,11 +192,9 @@ class NodeIdentity:
             if worker.type != LOCAL:
                 raise CommandError(f"--engine: {worker} is not a local address", Status.USAGE)
         for scheme in arguments.dial:
-            _check_scheme("--dial", scheme)
-        for uri in arguments.advertise:
-            # Others may also reach it by a route, such as that of a relay.
-            if uri and not uri.startswith(f"{IDENTITY}#"):
-                _check_scheme("--advertise", uri.partition(":")[0])
+            check_scheme("--dial", scheme)
+        for each in arguments.advertise:
+            check_advertised("--advertise", each)
 
     async def start(self, node: Node, service: Service) -> list[Address]:
         """Give the node its identity, and its workers theirs; return what is exposed to peers.
@@ -359,10 +356,3 @@ def _policy_of(arguments: argparse.Namespace) -> RelayPolicy | None:
         return parse_relay_rules(arguments.relay_policy)
     except ValueError as error:
         raise CommandError(f"--relay-policy: {error}", Status.USAGE) from None
-
-
-def _check_scheme(flag: str, scheme: str) -> None:
-    known = [each.removesuffix(":") for each in schemes()]
-    if scheme not in known:
-        there = f"there are: {', '.join(known)}{suggestion(scheme, known)}"
-        raise CommandError(f"{flag}: no transport {scheme!r}; {there}", Status.USAGE)

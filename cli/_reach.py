@@ -22,6 +22,7 @@ from ..protocol import (
     UnknownAddress,
 )
 from ..protocol.security import Credentials
+from ..protocol.toml import suggestion
 from ..transports import StreamTransport, TlsOptions
 from ..transports.streams._options import parse_endpoint
 from ._status import CommandError, Status
@@ -33,6 +34,7 @@ __all__ = [
     "authentication_for",
     "certificates_for",
     "check_place",
+    "check_scheme",
     "credentials_for",
     "reach",
     "scheme_of",
@@ -77,6 +79,18 @@ def schemes() -> tuple[str, ...]:
         if not name.startswith("rsocket+")  # those of brokers
     }
     return tuple(f"{name}:" for name in (*_OURS, *sorted(of_nodes)))
+
+
+def check_scheme(flag: str, scheme: str) -> None:
+    """Check that there is a transport for a scheme, which an option names.
+
+    Raises:
+        CommandError: There is none.
+    """
+    known = [each.removesuffix(":") for each in schemes()]
+    if scheme not in known:
+        there = f"there are: {', '.join(known)}{suggestion(scheme, known)}"
+        raise CommandError(f"{flag}: no transport {scheme!r}; {there}", Status.USAGE)
 
 
 def check_place(uri: str) -> None:

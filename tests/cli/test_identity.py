@@ -14,7 +14,6 @@ import pytest
 from onward.actors.identity import load_key_file, make_key_file, read_key_file
 from onward.cli import main
 from onward.cli._status import Status
-from onward.protocol import parse_route
 from onward.protocol.identity import (
     MAX_ADVERT_ADDRESSES,
     DomainAdvert,
@@ -294,9 +293,9 @@ def test_advert_prints_what_the_node_signs(tmp_path: Path, words: Path, capsys: 
     path = tmp_path / "node.key"
     identity = made(path, WORDS)
     more = ["--passphrase-file", str(words)]
-    routes = ["1#b.example.net:4000 => 0#b", "1#a.example.net:4000"]
-    for given in ([], routes):
-        options = [each for route in given for each in ("--route", route)]
+    uris = ["tcp://b.example.net:4000", f"36#relay:{identity_text(identity)}", "uds:///run/a"]
+    for given in ([], uris):
+        options = [each for uri in given for each in ("--advertise", uri)]
         assert main(["identity", "advert", str(path), *more, *options]) == Status.OK
         text = capsys.readouterr().out
         assert text.count("\n") == 1
@@ -305,9 +304,7 @@ def test_advert_prints_what_the_node_signs(tmp_path: Path, words: Path, capsys: 
         assert isinstance(advert, NodeAdvert)
         keys = load_key_file(path, WORDS)
         assert (advert.identity, advert.kx) == (identity, SealingKey(keys.sealing_seed).public)
-        assert [parse_route(each.route) for each in advert.addresses] == list(
-            map(parse_route, given)
-        )
+        assert [each.route for each in advert.addresses] == given
         weights = [each.weight for each in advert.addresses]
         assert weights == sorted(set(weights), reverse=True)
         assert advert.version == advert.created // 1000
@@ -321,9 +318,29 @@ def test_advert_prints_what_the_node_signs(tmp_path: Path, words: Path, capsys: 
         assert "none" in capsys.readouterr().out or given
 
 
-def test_advert_refuses_more_routes_than_there_may_be(tmp_path: Path, capsys: Capsys) -> None:
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("1#a.example.net:4000", "--advertise: '1#a.example.net:4000' is no URI, such as tcp://"),
+        ("tcp:a.example.net:4000", "--advertise: 'tcp:a.example.net:4000' is no URI"),
+        ("tpc://a.example.net:4000", "no transport 'tpc'; there are: tcp, "),
+        ("tcp://a.example.net", "tcp://a.example.net"),
+        ("36#relay:aera", "--advertise: 'aera' is no identity"),
+        ("36#node:aera", "no 36#relay:IDENTITY"),
+    ],
+)
+def test_advert_refuses_what_no_node_would_use(
+    uri: str, told: str, tmp_path: Path, capsys: Capsys
+) -> None:
     made(tmp_path / "node.key")
-    options = ["--route", "1#a.example.net:4000"] * (MAX_ADVERT_ADDRESSES + 1)
+    words = ["identity", "advert", str(tmp_path / "node.key"), "--advertise", uri]
+    assert main(words) == Status.USAGE
+    assert told in capsys.readouterr().err
+
+
+def test_advert_refuses_more_uris_than_there_may_be(tmp_path: Path, capsys: Capsys) -> None:
+    made(tmp_path / "node.key")
+    options = ["--advertise", "tcp://a.example.net:4000"] * (MAX_ADVERT_ADDRESSES + 1)
     assert main(["identity", "advert", str(tmp_path / "node.key"), *options]) == Status.FAILED
     out, err = capsys.readouterr()
     assert out == ""

@@ -337,9 +337,10 @@ async def test_a_reload_reads_a_key_file_that_was_rotated(tmp_path: Path) -> Non
         (("--identity", "KEY", "--dial", "tpc"), "--dial: no transport 'tpc'; there are: tcp, "),
         (
             ("--identity", "KEY", "--advertise", "foo"),
-            "--advertise: no transport 'foo'; there are: ",
+            "--advertise: 'foo' is no URI, such as tcp://host:4000, and no 36#relay:IDENTITY",
         ),
-        (("--identity", "KEY", "--advertise", ""), "--advertise: an address has 1 to"),
+        (("--identity", "KEY", "--advertise", "tpc://h:1"), "--advertise: no transport 'tpc'; "),
+        (("--identity", "KEY", "--advertise", ""), "--advertise: '' is no URI"),
         (("--identity", "KEY", "--reserve", "aera"), "--reserve: "),
         (
             ("--identity", "KEY", "--listen", "none", "--reserve", text_of("relay")),
