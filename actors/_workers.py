@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..protocol import (
     Address,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Workers"]
 
+_Hooks: TypeAlias = tuple[Callable[[], object], Callable[[], object] | None]
 _MAILBOX: Final = MailboxOptions()
 _LIKE_PYKKA: Final = Supervision(OnFailure.STOP)
 
@@ -48,6 +49,7 @@ class Workers(Host):
     """
 
     __slots__ = (
+        "_disconnected",
         "_guards",
         "_losses",
         "_node",
@@ -73,7 +75,9 @@ class Workers(Host):
         self._retired = [0, 0, 0, 0, 0, 0]
         self._retired_by_kind: dict[str, list[int]] = {}
         self._watches: dict[Cell, int] = {}
-        self._losses: dict[Cell, list[Callable[[], object]]] = {}
+        self._losses: dict[Cell, list[_Hooks]] = {}
+        # The links without a connection that make another one, and tell of it.
+        self._disconnected: set[Cell] = set()
 
     # --- spawning ---------------------------------------------------------------------
 
@@ -252,6 +256,7 @@ class Workers(Host):
                 self._table.targets.pop(each, None)  # no error, as the rest must be done
             self._watches.pop(cell, None)
             self._losses.pop(cell, None)
+            self._disconnected.discard(cell)
             self._retired[-1] -= 1
             self._retire(cell)
             self._guards.forget(cell)
@@ -290,7 +295,10 @@ class Workers(Host):
         return unwatch
 
     def watch_losses(
-        self, address: AddressLike, callback: Callable[[], object]
+        self,
+        address: AddressLike,
+        callback: Callable[[], object],
+        connected: Callable[[], object] | None = None,
     ) -> Callable[[], None]:
         """Call a function each time a link loses its connection. Call it on the loop.
 
@@ -300,6 +308,7 @@ class Workers(Host):
         Args:
             address: The address of a link; for another worker the function is never called.
             callback: The function.
+            connected: Called each time the link has another connection, if it makes some.
 
         Returns:
             A function that ends the watch.
@@ -308,19 +317,43 @@ class Workers(Host):
             UnknownAddress: There is no such worker.
         """
         hooks = self._losses.setdefault(self._table.cell(address), [])
-        hooks.append(callback)
+        hook = callback, connected
+        hooks.append(hook)
 
         def unwatch() -> None:
-            if callback in hooks:
-                hooks.remove(callback)
+            if hook in hooks:
+                hooks.remove(hook)
 
         return unwatch
 
-    def tell_loss(self, address: Address) -> None:
-        """Call the callbacks for a lost connection of a link. For links."""
+    def tell_loss(self, address: Address, *, reconnects: bool = False) -> None:
+        """Call the callbacks for a lost connection of a link. For links.
+
+        Args:
+            address: The address of the link.
+            reconnects: Whether it makes another connection, and calls `tell_connected` then.
+        """
         cell = self._table.cell_at(address)
-        for callback in tuple(self._losses.get(cell, ())) if cell is not None else ():
+        if cell is None:
+            return
+        if reconnects:
+            self._disconnected.add(cell)
+        for callback, _ in tuple(self._losses.get(cell, ())):
             callback()
+
+    def tell_connected(self, address: Address) -> None:
+        """Call the callbacks for another connection of a link. For links that have lost one."""
+        cell = self._table.cell_at(address)
+        if cell is None or cell not in self._disconnected:
+            return
+        self._disconnected.remove(cell)
+        for _, connected in tuple(self._losses.get(cell, ())):
+            if connected is not None:
+                connected()
+
+    def is_disconnected(self, address: Address) -> bool:
+        """Whether a link has lost its connection, and will tell once it has another one."""
+        return self._table.cell_at(address) in self._disconnected
 
     def is_watched(self, address: AddressLike) -> bool:
         """Whether a callback waits for the end of a worker."""

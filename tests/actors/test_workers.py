@@ -141,3 +141,29 @@ async def test_an_address_missing_from_the_table_keeps_no_worker_from_stopping(n
     await asyncio.sleep(1)
     assert node.dead_letters.by_reason == {"worker stopped": 1}
     assert node.statistics().worker_count == 0
+
+
+async def test_a_link_that_connects_again_tells_of_it(node: Node) -> None:
+    link, other = node.spawn(Echo), node.spawn(Echo)
+    workers, told = node.parts.workers, list[str]()
+    unwatch = workers.watch_losses(link, lambda: told.append("lost"), lambda: told.append("back"))
+    workers.watch_losses(link, lambda: told.append("lost too"))
+    workers.tell_connected(link)  # for the first time, which is no news
+    workers.tell_loss(other, reconnects=True)
+    workers.tell_loss(link)
+    assert not workers.is_disconnected(link)
+    workers.tell_connected(link)
+    assert told == ["lost", "lost too"]
+    workers.tell_loss(link, reconnects=True)
+    assert workers.is_disconnected(link)
+    workers.tell_connected(link)
+    assert not workers.is_disconnected(link)
+    assert told[2:] == ["lost", "lost too", "back"]
+    unwatch()
+    workers.tell_loss(link, reconnects=True)
+    workers.tell_connected(link)
+    assert told[5:] == ["lost too"]
+    await node.stop_worker(other)
+    assert not workers.is_disconnected(other)
+    workers.tell_loss(other, reconnects=True)
+    workers.tell_connected(other)

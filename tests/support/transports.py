@@ -61,8 +61,8 @@ class Stuck(Recorder):
         super().handle_message(message)
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until something is true; a condition that takes over five seconds fails."""
-    async with asyncio.timeout(5):
+async def eventually(condition: Callable[[], object], within: float = 5) -> None:
+    """Wait until something is true; a condition that takes longer, in seconds, fails."""
+    async with asyncio.timeout(within):
         while not condition():  # noqa: ASYNC110 - conditions have no event
             await asyncio.sleep(0.001)

@@ -508,4 +508,9 @@ class Link(Worker):
         for mailbox in self._gate.take_waiting():
             self.node.fail_request(mailbox, LinkLost(self.address, detail))
         if not self._ending:  # else the watchers are notified of the end
-            self.node.parts.workers.tell_loss(self.address)
+            self.node.parts.workers.tell_loss(self.address, reconnects=self.reconnects)
+
+    @property
+    def reconnects(self) -> bool:
+        """Whether it makes another connection for one that is lost, and tells of it."""
+        return False

@@ -59,6 +59,11 @@ class DialledLink(StreamLink):
         """Messages that wait for a connection."""
         return len(self._backlog)
 
+    @property
+    def reconnects(self) -> bool:
+        """Whether it connects again."""
+        return self.options.reconnect
+
     def on_start(self) -> None:
         """Start connecting."""
         self._task = self.node.loop.create_task(self._run())
@@ -117,6 +122,7 @@ class DialledLink(StreamLink):
             self._backlog.begin(self.node.loop)
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
+        self.node.parts.workers.tell_connected(self.address)
 
     def socket_closed(self, wire_socket: WireSocket, reason: str) -> None:
         """Handle the loss of a connection, or the failure of an attempt."""

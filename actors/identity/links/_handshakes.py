@@ -111,7 +111,9 @@ class Handshakes(ABC):
         if way is None:
             way = Way(route)
             ended = self._node.watch(route[0], lambda: self._gone(way))
-            lost = self._node.parts.workers.watch_losses(route[0], lambda: self._lost(way))
+            lost = self._node.parts.workers.watch_losses(
+                route[0], lambda: self._lost(way), lambda: self._arm(way)
+            )
             way.unwatch = ended, lost
             self._ways[route] = way
         return way
@@ -257,7 +259,10 @@ class Handshakes(ABC):
         if deadlines:
             due = min(deadlines)
         elif way.dialled and session is None and way.route in self._ways:
-            due = self._now() + self._rest(way)
+            # What is sent over a link without a connection may get lost unheard of. So the first
+            # message is not: it would be waited for until the time of the handshake is over.
+            if not self._node.parts.workers.is_disconnected(way.route[0]):
+                due = max(way.again, self._now())
         elif way.repeats and session is not None:
             due = max(way.again, self._now())
         if way.timer is not None:

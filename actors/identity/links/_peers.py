@@ -350,6 +350,7 @@ class Peers(Handshakes):
     def _after_loss(self, way: Way) -> None:
         if way.dialled and not self._is_closed:
             way.failures += 1
+            way.again = self._now() + self._rest(way)
             self._arm(way)
         else:
             self._forget(way)

@@ -32,8 +32,8 @@ class Way:
         node: The node that was at the other end last, and had proved its key; `None` before.
         waiting: The callers that wait for a session.
         failures: The handshakes that have failed since the last session.
-        again: The time before which no handshake is begun because of what the other node says, in
-            seconds of the loop.
+        again: The time before which no handshake is begun after a loss or a failure, or because
+            of what the other node says, in seconds of the loop.
         repeats: Whether a handshake is wanted because of what the other node says, or of lost
             frames, until one has come to its end.
         due: The time of the timer, in seconds of the loop.

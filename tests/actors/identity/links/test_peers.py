@@ -21,6 +21,8 @@ from onward.protocol.identity import (
     refuse_link,
     serialize_greeting,
 )
+from onward.transports import LinkState
+from onward.transports.node._stream_dialled import DialledLink
 from tests.support.identities import StrangeNode, attached, engine_text, joined, key_of, node_text
 from tests.support.transports import Echo, Recorder, eventually
 
@@ -397,6 +399,34 @@ async def test_a_connection_that_is_lost_is_made_again(a: Node, c: Node) -> None
     await eventually(lambda: ours._router.peers.sessions.get(theirs.own) is not session)
     assert (await a.request(far, b"two")).payload == b"two"
     await listener.close()
+
+
+async def test_a_node_that_was_away_for_a_while_is_joined_as_soon_as_there_is_a_connection(
+    a: Node, c: Node
+) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    listener = await c.listen("tcp://127.0.0.1:0", expose=[ROUTER])
+    await ours.join(listener.uri, identity=theirs.own)
+    address = ours._router.peers.link_to(theirs.own)
+    link = a.parts.table.worker_at(address) if address is not None else None
+    assert isinstance(link, DialledLink)
+    await listener.close()
+    for each in accepted_links(c):
+        await c.stop_worker(each)
+    # Longer than attempts to connect fail for, and than a handshake may take.
+    for away in (3.0, 100.0):
+        await asyncio.sleep(away)
+        assert link.state is not LinkState.UP
+        listener = await c.listen(listener.uri, expose=[ROUTER])
+        await eventually(lambda: link.state is LinkState.UP, within=60)
+        connected = a.loop.time()
+        await eventually(lambda: theirs.own in ours.peers(), within=60)
+        assert a.loop.time() - connected < 1
+        assert ours._router.peers.counts == {}
+        await listener.close()
+        for each in accepted_links(c):
+            await c.stop_worker(each)
+        await eventually(lambda: theirs.own not in ours.peers())
 
 
 def accepted_links(node: Node) -> list[str]:
