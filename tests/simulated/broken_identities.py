@@ -8,6 +8,7 @@ from unittest import mock
 
 from onward.actors.identity import _incoming
 from onward.actors.identity._correspondences import Correspondences
+from onward.actors.identity._incoming import Incoming
 from onward.actors.identity._parking import Parking
 from onward.actors.identity._router import Router
 from onward.actors.identity.links import _greetings
@@ -19,6 +20,9 @@ from onward.protocol.identity import (
     SCOPE_ANY,
     DeliverLocally,
     DomainRequests,
+    HandleRefusal,
+    HandleTable,
+    LayerTags,
     Refuse,
     ReplayWindows,
     ResultCode,
@@ -57,14 +61,14 @@ class SeesNoRepeat(Broken):
     """Takes each message for a new one."""
 
     place, name = ReplayWindows, "record"
-    seeds = (0, 1)
+    seeds = (0, 4)
 
 
 class BelievesSignatures(Broken):
     """Believes that each message is of its source."""
 
     place, name = Verifiers, "is_signed_by"
-    seeds = (0, 7)
+    seeds = (0, 4)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -75,14 +79,14 @@ class TakesExpired(Broken):
     """Takes messages whose time is over, or far ahead."""
 
     place, name = _replay, "expiry_refusal"
-    seeds = (1, 4)
+    seeds = (0, 5)
 
 
 class BeginsIdsAgain(Broken):
     """Begins the ids of messages at the same number after a start."""
 
     place, name = _greetings, "first_id_time"
-    seeds = (2, 6)
+    seeds = (0, 1)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -93,7 +97,7 @@ class TakesAllScopes(Broken):
     """Takes what may not leave the node that it is of."""
 
     place, name = RoutingTable, "decide"
-    seeds = (1, 4)
+    seeds = (1, 10)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -104,7 +108,7 @@ class TakesWhatIsForOthers(Broken):
     """Delivers what is for an engine elsewhere."""
 
     place, name = RoutingTable, "decide"
-    seeds = (0, 7)
+    seeds = (4, 25)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -118,14 +122,14 @@ class BansNone(Broken):
     """Bans an identity in its directory alone."""
 
     place, name = Router, "ban"
-    seeds = (3, 5)
+    seeds = (0, 2)
 
 
 class SaysCertain(Broken):
     """Says of what was under way over a lost link that it was certainly not handed over."""
 
     place, name = _link, "LinkLost"
-    seeds = (13, 15)
+    seeds = (1, 6)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -151,7 +155,7 @@ class ParksAll(Broken):
     """Has no limit for what waits for an identity."""
 
     place, name = Parking, "count"
-    seeds = (0, 1)
+    seeds = (0, 4)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -182,11 +186,22 @@ class NamesAnotherMessage(Broken):
         return right(own, to, number + 1)
 
 
+class BelievesAnswers(Broken):
+    """Takes answers to messages that it has not sent."""
+
+    place, name = Incoming, "_has_sent"
+    seeds = (0, 5)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return True
+
+
 class KeepsDeadSessions(Broken):
     """Does not dial again if the other node has no session any more."""
 
     place, name = Peers, "_dial_again"
-    seeds = (0, 3)
+    seeds = (0, 9)
 
 
 class KeepsLinks(Broken):
@@ -207,7 +222,7 @@ class MissesEvents(Broken):
     """Takes events of a topic without those before them."""
 
     place, name = Subscription, "_ask_again"
-    seeds = (1, 29)
+    seeds = (49, 57)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -220,14 +235,14 @@ class SubscribesOnce(Broken):
     """Does not ask a node for its topics again that has lost its session alone."""
 
     place, name = Followings, "node_began"
-    seeds = (39, 80)
+    seeds = (29, 49)
 
 
 class ForgetsItsStart(Broken):
     """Takes what it may have taken before it was started again."""
 
     place, name = ReplayWindows, "__init__"
-    seeds = (22, 33)
+    seeds = (4, 19)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -238,7 +253,7 @@ class AsksAgainInDoubt(Broken):
     """Sends a request to a domain to another member when it is in doubt."""
 
     place, name = DomainRequests, "_doubt"
-    seeds = (195, 201)
+    seeds = (87, 120)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
@@ -248,12 +263,49 @@ class AsksAgainInDoubt(Broken):
         return requests._place(pending, 0, ResultCode.REMOTE_FAILED)
 
 
+class RaisesNoFloor(Broken):
+    """Forgets what it may have taken with a window that was let go."""
+
+    place, name = ReplayWindows, "_forget_first"
+    seeds = (7, 12)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        windows = given[0]
+        floor, is_forgotten = windows.floor, right(windows)
+        windows.floor = floor
+        return is_forgotten
+
+
+class OpensLayersTwice(Broken):
+    """Remembers no layer that it has opened as a relay."""
+
+    place, name = LayerTags, "record"
+    seeds = (0, 1)
+
+
+class UsesHandlesTwice(Broken):
+    """Passes on as many answers by a handle as there are."""
+
+    place, name = HandleTable, "_take"
+    seeds = (1, 17)
+
+    @staticmethod
+    def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        table, handle, _, now = given
+        entry = right(*given)
+        if not isinstance(entry, HandleRefusal):
+            table._add(handle, entry, now)
+        return entry
+
+
 BROKEN: Final[tuple[type[Broken], ...]] = (
     *(SeesNoRepeat, BelievesSignatures, TakesExpired),
     *(BeginsIdsAgain, TakesAllScopes, TakesWhatIsForOthers, BansNone),
     *(SaysCertain, ResumesTwice, ParksAll, MixesSenders, NamesAnotherMessage),
     *(KeepsDeadSessions, KeepsLinks, KeepsLostLinks),
     *(MissesEvents, SubscribesOnce, ForgetsItsStart, AsksAgainInDoubt),
+    *(BelievesAnswers, RaisesNoFloor, OpensLayersTwice, UsesHandlesTwice),
 )
 
 

@@ -4,16 +4,18 @@ Three to six nodes, each with a router, joined at random over links of different
 them by way of a hostile node that alters, loses, delays and repeats frames. Workers have the
 identity of their node, one that is derived of it, or a key of their own, with which they move from
 node to node. They send each other requests and plain messages, in half of the runs some of them
-sealed and over relays, of which one lies: it loses, delays, repeats, alters and misleads what it
-is to pass on. In half of the runs two nodes serve a domain, to which requests go as well. Links
-are cut, with and without a word, and become slow or unruly; keys of links are made anew; nodes ban
-each other and their engines; nodes crash, and are started again with the same key. In half of the
-runs there is a stranger: a node with a key that it has proven, which repeats what it has sent or
-got, also to nodes that were started again and after floods of new engines, alters it, and speaks
-for others. In half of the runs there is a topic (`Topic`), and in half of them nodes reach others
-that they are not joined with: by look-ups at those between, and then by a link that is opened for
-it, or by a relay with a reservation. Then all is healed, and it has to hold, besides what `Ledger`
-says of each message, that:
+sealed and over relays, of which one or two lie: they lose, delay, repeat, alter and mislead what
+they are to pass on, and answer twice by one handle. In half of the runs two nodes serve a domain,
+to which requests go as well. Links are cut, with and without a word, and become slow or unruly;
+keys of links are made anew; nodes ban each other and their engines; nodes crash, and are started
+again with the same key. In half of the runs there is a stranger: a node with a key that it has
+proven, which repeats what it has sent or got, also to nodes that were started again and after it
+had the windows of ids overflow by new engines, and what the relays that lie have passed on; alters
+it; speaks for others; and answers what it was not asked. In half of the runs there is a topic
+(`Topic`), and in half of them nodes reach others that they are not joined with: by look-ups at
+those between, and then by a link that is opened for it, or by a relay with a reservation. Then all
+is healed, and it has to hold, besides what `Ledger` says of each message and `Wire` of what nodes
+say, that:
 
 1. After a while all nodes that are joined reach each other and their engines, and what is sent to
    the topic comes to all that are subscribed.
@@ -92,8 +94,7 @@ class World:
         self._wire: Final = Wire(self._ledger)
         self._plan: Final = Plan(draw, more)
         self._liar: Final = Liar(random.Random(f"{seed}/liar"), self._ledger.counts)
-        if self._plan.liar is not None:
-            self._liar.of.add(key_of(self._plan.liar).identity)
+        self._liar.of.update(key_of(each).identity for each in self._plan.liars)
         self._topic: Final = self._topic_of(more)
         self._run: Final = Run(len(self._plan.hosts), len(self._plan.pairs), 0)
         self._places: Final = Places(
@@ -160,7 +161,7 @@ class World:
             node = await self._network.node("strange")
             stranger = Stranger(
                 *(random.Random(f"{self._seed}/stranger"), key_of("strange"), self._ledger),
-                self._places.targets,
+                *(self._places.targets, self._liar.seen, self._wire.recent),
             )
             await node.start(lambda: stranger, address=ROUTER)
             await node.start(lambda: StrangeEngine(stranger), address="strange")

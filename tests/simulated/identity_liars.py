@@ -19,6 +19,17 @@ from onward.protocol.identity import Identity, P2PContent, RelayContent, ReplyCo
 __all__ = ["Liar", "Middle", "altered"]
 
 _KEPT: Final = 100
+LIES: Final = {
+    "drop": 1,
+    "alter": 1,
+    "delay": 1,
+    "twice": 3,
+    "again": 3,
+    "replay": 2,
+    "elsewhere": 1,
+    "handle": 1,
+}
+"""How often a relay that lies does each thing, relative to the others."""
 
 
 class Middle(Worker):
@@ -123,6 +134,7 @@ class Liar:
     Attributes:
         of: The nodes.
         lies: How often they lie, from 0 to 1.
+        seen: What they have passed on last, and to which node.
     """
 
     def __init__(self, draw: random.Random, counts: dict[str, int]) -> None:
@@ -130,7 +142,7 @@ class Liar:
         self.lies = 0.0
         self._draw: Final = draw
         self._counts: Final = counts
-        self._seen: Final[deque[tuple[Identity, RelayContent | ReplyContent]]] = deque(maxlen=_KEPT)
+        self.seen: Final[deque[tuple[Identity, RelayContent | ReplyContent]]] = deque(maxlen=_KEPT)
 
     def at_work(self) -> AbstractContextManager[object]:
         """Return what has them lie while it is entered."""
@@ -148,7 +160,7 @@ class Liar:
                 or out._router.own not in self.of
             ):
                 return right(out, node, content, failed, expiry)
-            self._seen.append((node, content))
+            self.seen.append((node, content))
             for to, each, after in self._lied(out, node, content):
                 if not after:
                     # What becomes of another than that, its sender is not told.
@@ -166,7 +178,7 @@ class Liar:
         draw = self._draw
         if draw.random() >= self.lies:
             return [(node, content, 0.0)]
-        lie = draw.choice(("drop", "alter", "delay", "twice", "replay", "elsewhere", "handle"))
+        lie = draw.choices([*LIES], [*LIES.values()])[0]
         self._counts[f"lies of relays: {lie}"] += 1
         match lie:
             case "alter" if isinstance(content, RelayContent):
@@ -178,8 +190,14 @@ class Liar:
                 return [(node, content, draw.uniform(0.01, 3))]
             case "twice":
                 return [(node, content, 0.0), (node, content, draw.choice((0.0, 2.0)))]
+            case "again" if isinstance(content, RelayContent):
+                layer = RelayContent(content.envelope, draw.randbytes(16))
+                return [(node, content, 0.0), (node, layer, draw.choice((0.0, 2.0)))]
+            case "again" if isinstance(content, ReplyContent):
+                answer = ReplyContent(content.handle, altered(draw, content.reply))
+                return [(node, content, 0.0), (node, answer, draw.choice((0.0, 2.0)))]
             case "replay":
-                to, other = draw.choice(self._seen)
+                to, other = draw.choice(self.seen)
                 return [(node, content, 0.0), (to, other, 0.0)]
             case "elsewhere":
                 peers = list(out._router.peers.sessions)

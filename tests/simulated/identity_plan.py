@@ -35,7 +35,7 @@ class Plan:
         relays: Whether messages go over relays, as all nodes relay for others.
         domain: Whether there is a domain.
         members: The nodes that serve it.
-        liar: The node that lies as a relay, if messages go over relays.
+        liars: The nodes that lie as relays, if messages go over relays.
         movers: The keys of the engines that move from node to node.
         error_replies: Whether workers answer what they cannot handle.
     """
@@ -64,7 +64,8 @@ class Plan:
         self.relays: Final = draw.random() < 0.5
         self.domain: Final = draw.random() < 0.5
         self.members: Final = draw.sample(self.hosts, 2)
-        self.liar: Final = draw.choice(self.hosts) if self.relays else None
+        is_relayed = self.relays or self.far == "reservations"
+        self.liars: Final = draw.sample(self.hosts, draw.choice((1, 2))) if is_relayed else []
         self.movers: Final = [SigningKey(draw.randbytes(32)) for _ in range(2)]
         self.error_replies: Final = draw.random() < 0.5
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from onward.actors import Worker
-from onward.actors.identity import ROUTER
-from onward.protocol import Address, Message, OnwardError
+from onward.actors.identity._carriage import ASKS
+from onward.protocol import Address, Message
 from onward.protocol.identity import (
     SCOPE_LOCAL,
     AdvertEnvelope,
@@ -24,57 +22,43 @@ from onward.protocol.identity import (
     EngineContent,
     EngineMessage,
     EngineOrigin,
-    Greeting,
     Identity,
-    IdentityError,
-    LinkChannel,
-    LinkDialler,
-    LinkState,
-    P2PContent,
-    P2PMessage,
     Protocol,
     RelayContent,
     ReplyContent,
     RoutingPrefs,
     SigningKey,
-    Verifiers,
     derived_engine,
-    first_id_time,
-    parse_greeting,
-    parse_p2p_message,
+    parse_engine_message,
     serialize_engine_advert,
     serialize_engine_message,
-    serialize_greeting,
-    serialize_p2p_message,
-    sign_advert,
     sign_engine_message,
 )
-from onward.protocol.identity._signed import SignedKind, sign
-from onward.protocol.ockam import encode_message
+from onward.protocol.identity._signed import SignedKind, parse_signed, sign
+from onward.protocol.ockam import decode_message, encode_message
 from tests.simulated.identity_ledger import Ledger
 from tests.simulated.identity_liars import altered
+from tests.simulated.identity_talks import Talk, Talker
 from tests.support.identities import NOW
 
 __all__ = ["Stranger"]
 
 _KEPT: Final = 100
+_PROTOCOL: Final = Protocol("onward", 1)
+_WINDOWS: Final = 64
+"""Windows of a node with few: so many further engines have its table overflow."""
 
 
-@dataclass(slots=True, eq=False)
-class Talk:
-    """What a stranger has with a node over one link."""
+class Voice(NamedTuple):
+    """Who says something: an engine, the key that signs for it, and what it is derived of."""
 
-    host: str
-    link: Address
-    dialler: LinkDialler
-    channel: LinkChannel | None = None
-    begins: int = 0
-    ahead: int = 0
-    frames: list[bytes] = field(default_factory=list[bytes])
+    identity: Identity
+    key: SigningKey
+    origin: EngineOrigin | None = None
 
 
-class Stranger(Worker):
-    """A hostile node with a key that it has proven: the worker at the address of its router.
+class Stranger(Talker):
+    """A hostile node with a key that it has proven.
 
     What it says in its own name is in the ledger, and is delivered once at most, as what all say.
 
@@ -83,6 +67,8 @@ class Stranger(Worker):
         key: Its key.
         ledger: The messages.
         targets: Returns the identities that it may send to: those of nodes, and of their engines.
+        captured: What relays have passed on, and to which node, as one of them has told.
+        others: The source, the destination and the id of messages of others, as it may guess them.
     """
 
     def __init__(
@@ -91,100 +77,31 @@ class Stranger(Worker):
         key: SigningKey,
         ledger: Ledger,
         targets: Callable[[str], tuple[Identity, list[Identity]] | None],
+        captured: Sequence[tuple[Identity, RelayContent | ReplyContent]],
+        others: Sequence[tuple[Identity, Identity, int]],
     ) -> None:
-        super().__init__()
-        self.key: Final = key
-        self.talks: Final[dict[Address, Talk]] = {}
-        self._draw: Final = draw
+        super().__init__(draw, key)
         self._ledger: Final = ledger
         self._targets: Final = targets
+        self._captured: Final = captured
+        self._others: Final = others
         self._envelopes: Final[deque[bytes]] = deque(maxlen=_KEPT)
-        self._adverts: Final[deque[AdvertEnvelope]] = deque(maxlen=20)
-        self._verifiers: Final = Verifiers()
+        self._questions: Final[deque[EngineMessage]] = deque(maxlen=_KEPT)
         self._count = 0
-        self._engine: Final = SigningKey(draw.randbytes(32))
-        own = {derived_engine(key.identity, b"%d" % each) for each in range(100)}
-        ledger.strange.update(own, {key.identity, self._engine.identity})
+        self._voices = 100
+        own = {derived_engine(key.identity, b"%d" % each) for each in range(self._voices)}
+        ledger.strange.update(own, {key.identity, self.engine.identity})
 
-    # --- to talk ------------------------------------------------------------------------------
+    def heard(self, talk: Talk, envelope: bytes) -> None:
+        """Keep the message of an engine."""
+        self._envelopes.append(envelope)
+        message = parse_engine_message(parse_signed(envelope).payload)
+        if decode_message(message.body).return_route[:1] == (ASKS,):
+            self._questions.append(message)
+            if self._draw.random() < 0.7:
+                self._answer(talk, message)
 
-    async def dial(self, host: str) -> None:
-        """Dial a node, if there is no talk with it."""
-        for link, talk in list(self.talks.items()):
-            if not self.node.has(link):
-                del self.talks[link]
-            elif talk.host == host:
-                return
-        with suppress(OnwardError):
-            link = await self.node.connect(f"sim://{host}", expose=[ROUTER, b"strange"])
-            self._hello(host, link)
-
-    def _hello(self, host: str, link: Address) -> None:
-        seed, now = self._draw.randbytes(32), self.node.loop.time()
-        dialler = LinkDialler(self.key, seed, self._verifiers, now)
-        self.talks[link] = Talk(host, link, dialler)
-        self._send(link, dialler.begin(now))
-
-    def _send(self, link: Address, frame: bytes) -> None:
-        with suppress(OnwardError):
-            self.send([link, ROUTER], frame)
-
-    def handle_message(self, message: Message) -> None:
-        """Go on with a handshake, or keep what is said."""
-        talk = self.talks.get(message.return_route[0])
-        if talk is None:
-            return
-        if talk.channel is None:
-            self._shake(talk, message.payload)
-            return
-        record = talk.channel.open(message.payload)
-        if not isinstance(record, bytes):
-            return
-        content = parse_p2p_message(record).content
-        if isinstance(content, EngineContent):
-            self._envelopes.append(content.envelope)
-        elif isinstance(content, ControlContent):
-            with suppress(IdentityError):
-                greeting = parse_greeting(content.record)
-                if not talk.begins:
-                    talk.begins = first_id_time(greeting.started, greeting.now)
-                talk.ahead = greeting.now - self._now()
-                self._adverts.extend(greeting.adverts)
-
-    def _shake(self, talk: Talk, data: bytes) -> None:
-        dialler, now = talk.dialler, self.node.loop.time()
-        proof = dialler.receive(data, now)
-        if dialler.state is LinkState.UP:
-            talk.channel = dialler.channel
-            assert proof is not None
-            self._send(talk.link, proof)
-            self._greet(talk, self._now())
-        elif dialler.state is LinkState.FAILED:
-            del self.talks[talk.link]
-            worker = self.node.parts.table.worker_at(talk.link)
-            if worker is not None:
-                worker.stop()
-
-    def _now(self) -> int:
-        return int((NOW + self.node.loop.time()) * 1000)
-
-    def _greet(self, talk: Talk, now: int, *adverts: AdvertEnvelope) -> None:
-        advert = EngineAdvert(self._engine.identity, self.key.identity, None, 1, int(NOW * 1000))
-        all_of_them = sign_advert(advert, self._engine), *adverts
-        self._say(talk, ControlContent(serialize_greeting(Greeting(0, now, all_of_them))))
-
-    def _say(self, talk: Talk, content: P2PContent, src: Identity | None = None) -> None:
-        if talk.channel is None or talk.dialler.peer is None:
-            return
-        message = P2PMessage(src or self.key.identity, talk.dialler.peer, content)
-        with suppress(OnwardError):
-            frame = talk.channel.seal(serialize_p2p_message(message))
-            talk.frames.append(frame)
-            self._send(talk.link, frame)
-
-    # --- what it does -------------------------------------------------------------------------
-
-    def act(self) -> None:  # noqa: C901 - one of eleven
+    def act(self) -> None:  # noqa: C901 - one of fourteen
         """Do one thing."""
         draw = self._draw
         talks = [each for each in self.talks.values() if each.channel is not None]
@@ -197,11 +114,11 @@ class Stranger(Worker):
             case "message":
                 self._message(talk)
             case "replay" if self._envelopes:
-                self._say(talk, EngineContent(draw.choice(self._envelopes)))
+                self.say(talk, EngineContent(draw.choice(self._envelopes)))
             case "replay all":
                 self._replay_all(talk)
             case "alter" if self._envelopes:
-                self._say(talk, EngineContent(altered(draw, draw.choice(self._envelopes))))
+                self.say(talk, EngineContent(altered(draw, draw.choice(self._envelopes))))
             case "claim":
                 self._claim(talk)
             case "bad":
@@ -216,15 +133,21 @@ class Stranger(Worker):
             case "junk":
                 self._junk(talk)
             case "old frame" if talk.frames:
-                self._send(talk.link, draw.choice(talk.frames))
+                self.send_frame(talk.link, draw.choice(talk.frames))
             case "again":
-                self._hello(talk.host, talk.link)
+                self.hello(talk.host, talk.link)
+            case "answer" if self._questions:
+                self._answer(talk, draw.choice(self._questions))
+            case "layer" if self._captured:
+                self._relay(talk)
+            case "overflow":
+                self._overflow(talk)
             case _:
                 pass
 
     def _replay_all(self, talk: Talk) -> None:
         for each in list(self._envelopes):
-            self._say(talk, EngineContent(each))
+            self.say(talk, EngineContent(each))
 
     async def come_back(self, host: str) -> None:
         """Dial a node that was started again, and repeat what it was sent before."""
@@ -234,6 +157,20 @@ class Stranger(Worker):
             if talk.host == host:
                 self._replay_all(talk)
 
+    # --- what it says ---------------------------------------------------------------------------
+
+    def _voice(self, engine: int) -> Voice:
+        """Return an engine of this node without a key, by its number."""
+        name = b"%d" % engine
+        origin = EngineOrigin(self.key.identity, name)
+        return Voice(derived_engine(self.key.identity, name), self.key, origin)
+
+    def _new_voice(self) -> Voice:
+        self._voices += 1
+        voice = self._voice(self._voices)
+        self._ledger.strange.add(voice.identity)
+        return voice
+
     def _made(
         self, talk: Talk, engine: int | None = None
     ) -> tuple[EngineMessage, SigningKey] | None:
@@ -242,30 +179,36 @@ class Stranger(Worker):
         if to is None:
             return None
         node, engines = to
-        key, origin, src = draw.choice((self.key, self._engine)), None, self.key.identity
-        if engine is not None:
-            name = b"%d" % engine
-            key, origin = self.key, EngineOrigin(self.key.identity, name)
-            src = derived_engine(self.key.identity, name)
-        elif key is self._engine:
-            src = self._engine.identity
+        own = Voice(self.key.identity, self.key), Voice(self.engine.identity, self.engine)
+        voice = draw.choice(own) if engine is None else self._voice(engine)
         target = draw.choice((node, *engines))
         kind = DestinationKind.NODE if target == node else DestinationKind.ENGINE
-        sent = self._ledger.make(src, target)
-        onward = Address(0, b"open") if target == node else Address(36, b"self")
-        inner = Message((onward,), (Address(0, b"strange"),), sent.payload)
-        now = self._now() + talk.ahead
-        self._count += 1
+        now = self.now() + talk.ahead
         begins = talk.begins if draw.random() < 0.8 else now + draw.choice((0, 29_000, 29_900))
-        number = (begins << 20) + self._count
         life = draw.choice((100, 5_000, 50_000, 600_000))
-        made = EngineMessage(
-            *(src, Destination(kind, target), number),
-            *(Protocol("onward", 1), encode_message(inner)),
-            expiry=now + life,
-            origin=origin,
+        return self._written(talk, voice, Destination(kind, target), begins, life), voice.key
+
+    def _written(
+        self, talk: Talk, voice: Voice, to: Destination, begins: int, life: int
+    ) -> EngineMessage:
+        """Return a message that is in the ledger.
+
+        Args:
+            talk: With which node.
+            voice: What says it.
+            to: What it is for.
+            begins: The time of its id, in Unix milliseconds.
+            life: The time until it expires, in milliseconds.
+        """
+        sent = self._ledger.make(voice.identity, to.identity)
+        onward = Address(0, b"open") if to.kind is DestinationKind.NODE else Address(36, b"self")
+        inner = Message((onward,), (Address(0, b"strange"),), sent.payload)
+        self._count += 1
+        return EngineMessage(
+            *(voice.identity, to, (begins << 20) + self._count, _PROTOCOL, encode_message(inner)),
+            expiry=self.now() + talk.ahead + life,
+            origin=voice.origin,
         )
-        return made, key
 
     def _message(self, talk: Talk, engine: int | None = None) -> None:
         made = self._made(talk, engine)
@@ -274,7 +217,7 @@ class Stranger(Worker):
 
     def _tell(self, talk: Talk, envelope: bytes) -> None:
         self._envelopes.append(envelope)
-        self._say(talk, EngineContent(envelope))
+        self.say(talk, EngineContent(envelope))
 
     def _claim(self, talk: Talk) -> None:
         """Say something in the name of another identity."""
@@ -289,7 +232,7 @@ class Stranger(Worker):
             self._tell(talk, envelope)
         else:  # in an envelope of its own, in a message between two others
             envelope = sign_engine_message(*made)
-            self._say(talk, EngineContent(envelope), src=other)
+            self.say(talk, EngineContent(envelope), src=other)
 
     def _other(self) -> Identity | None:
         """Return the identity of another node or engine."""
@@ -307,7 +250,7 @@ class Stranger(Worker):
             return
         message, key = made
         sent = self._ledger.sent[-1]
-        now = self._now() + talk.ahead
+        now = self.now() + talk.ahead
         sent.forbidden = draw.choice(("expired", "far", "no expiry", "local", "elsewhere", "kind"))
         if sent.forbidden == "elsewhere":
             message = replace(message, dst=Destination(message.dst.kind, self.key.identity))
@@ -320,16 +263,63 @@ class Stranger(Worker):
         kind = SignedKind.ENGINE_ADVERT if sent.forbidden == "kind" else SignedKind.ENGINE
         self._tell(talk, sign(kind, serialize_engine_message(message), key))
 
+    def _answer(self, talk: Talk, asked: EngineMessage) -> None:
+        """Answer a request, by its id or by that of another message."""
+        draw, to = self._draw, self._targets(talk.host)
+        sent = self._ledger.find(decode_message(asked.body).payload)
+        if to is None or sent is None:
+            return
+        numbers = [asked.id, asked.id, asked.id + draw.randint(1, 1000)]
+        numbers += [number for source, _, number in self._others if source == asked.src][-1:]
+        kind = DestinationKind.NODE if asked.src == to[0] else DestinationKind.ENGINE
+        voice = Voice(self.key.identity, self.key)
+        answer = self._written(talk, voice, Destination(kind, asked.src), talk.begins, 5_000)
+        route = decode_message(asked.body).return_route[1:]
+        inner = Message(route, (Address(0, b"strange"),), sent.answer)
+        answer = replace(answer, body=encode_message(inner), reply_to=draw.choice(numbers))
+        self._tell(talk, sign_engine_message(answer, self.key))
+
+    def _relay(self, talk: Talk) -> None:
+        """Send again what a relay has passed on, to the node that it was for or to another one."""
+        draw, peer = self._draw, talk.dialler.peer
+        here = [content for node, content in self._captured if node == peer]
+        content = draw.choice(here or [content for _, content in self._captured])
+        if isinstance(content, RelayContent):
+            handle = draw.choice((content.handle, draw.randbytes(16)))
+            content = RelayContent(content.envelope, handle)
+        self.say(talk, content)
+
+    def _overflow(self, talk: Talk) -> None:
+        """Have the windows of a node overflow, and repeat what was in those that expire first.
+
+        A pair has a few windows, which are let go together. So there is room for more then, and
+        what was in them would be taken again if it were not known to be of before.
+        """
+        to = self._targets(talk.host)
+        if to is None:
+            return
+        node, first = Destination(DestinationKind.NODE, to[0]), self._new_voice()
+        old = [self._signed(talk, first, node, talk.begins + each, -20_000) for each in range(3)]
+        for each in old:
+            self._tell(talk, each)
+        for _ in range(_WINDOWS):
+            envelope = self._signed(talk, self._new_voice(), node, talk.begins, 40_000)
+            for each in envelope, self._draw.choice(old):
+                self.say(talk, EngineContent(each))
+
+    def _signed(self, talk: Talk, voice: Voice, to: Destination, begins: int, life: int) -> bytes:
+        return sign_engine_message(self._written(talk, voice, to, begins, life), voice.key)
+
     def _greeting(self, talk: Talk) -> None:
         """Say that engines of others are here, or a time that is none."""
         draw, other = self._draw, self._other()
-        adverts = list(self._adverts)[-3:]
+        adverts = list(self.adverts)[-3:]
         if other is not None:
             stolen = EngineAdvert(other, self.key.identity, None, 2**40, int(NOW * 1000))
             envelope = sign(SignedKind.ENGINE_ADVERT, serialize_engine_advert(stolen), self.key)
             adverts.append(AdvertEnvelope(AdvertKind.ENGINE, envelope))
-        times = (self._now(), self._now(), 0, 2**42 - 1)
-        self._greet(talk, draw.choice(times), *adverts)
+        times = (self.now(), self.now(), 0, 2**42 - 1)
+        self.greet(talk, draw.choice(times), *adverts)
 
     def _junk(self, talk: Talk) -> None:
         draw = self._draw
@@ -343,7 +333,7 @@ class Stranger(Worker):
             RelayContent(junk, draw.choice((None, handle))),
             ReplyContent(handle, junk),
         )
-        self._say(talk, draw.choice(contents))
+        self.say(talk, draw.choice(contents))
 
 
 DEEDS: Final = {
@@ -358,5 +348,8 @@ DEEDS: Final = {
     "junk": 5,
     "old frame": 1,
     "again": 1,
+    "answer": 4,
+    "layer": 6,
+    "overflow": 8,
 }
 """How often a stranger does each thing, relative to the others."""

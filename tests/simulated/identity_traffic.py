@@ -77,13 +77,23 @@ class Traffic:
         target, is_node = draw.choice(targets)
         route = route_to(target, is_node)
         if plan.relays and draw.random() < 0.4:
-            relays = [key_of(each).identity for each in plan.hosts if each != place.node.name]
-            route = relay_text(*draw.sample(relays, draw.choice((1, 1, 2)))) + " => " + route
+            relays = [key_of(each).identity for each in self._draw_relays(place.node.name)]
+            route = f"{relay_text(*relays)} => {route}"
             counts["messages over relays"] += 1
         elif plan.domain and draw.random() < 0.2:
             target, route = DOMAIN.identity, domain_text()
             counts["messages to a domain"] += 1
         self._tell(place, target, route, draw.choice(("ask", "ask", "post", "drop")))
+
+    def _draw_relays(self, host: str) -> list[str]:
+        """Draw one or two relays for a node: such as are joined in this order, or any."""
+        draw, plan = self._draw, self._plan
+        others = [each for each in plan.hosts if each != host]
+        if draw.random() < 0.3:
+            return draw.sample(others, draw.choice((1, 1, 2)))
+        first = draw.choice(sorted(plan.joined(host) - {host}))
+        following = sorted(plan.joined(first) - {first, host})
+        return [first, *draw.sample(following, draw.choice((0, min(1, len(following)))))]
 
     def _tell(self, place: Place, target: Identity, route: str, how: str) -> Sent:
         """Send a message: a request, a message with a return route, or one without."""

@@ -126,6 +126,7 @@ class Troubles:
             look: Looks at the nodes after each.
         """
         until = self._loop.time() + TROUBLE
+        self._liar.lies = 0.5
         while self._loop.time() < until:
             await self._happen()
             look()
@@ -156,7 +157,7 @@ class Troubles:
                 faults = Faults((0.001, 0.05), duplicate=0.02, reorder=0.05, loss=0.02)
                 network.set_faults(one, other, faults)
             case "lies":
-                self._liar.lies = draw.choice((0.0, 0.2, 0.6))
+                self._liar.lies = draw.choice((0.2, 0.6))
                 if self.middle is not None:
                     self.middle.lies = draw.choice((0.0, 0.02, 0.2))
             case "crash" if place is not None:

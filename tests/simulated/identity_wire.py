@@ -1,9 +1,12 @@
 """What simulated nodes with identities say, as it is signed, taken, and passed on between them.
 
 A request that goes over a link has one answer, by the engine that was asked, which names the id of
-the request. A relay passes each sealed layer on once, and each handle is answered by once. None of
-it shows in what is delivered, as others on the way refuse what is done twice; so it is looked at
-where it happens.
+the request. A node takes each sealed layer once that comes to it, and answers once by each handle.
+None of it shows in what is delivered, as others on the way refuse what is done twice; so it is
+looked at where it happens.
+
+A relay may well pass on what it has sent itself, or had in a layer that it has opened, if it comes
+back to it. The next node refuses it, and to refuse it before would show which node has sent it.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ from onward.actors.identity._outgoing import Outgoing
 from onward.protocol.identity import (
     EngineMessage,
     Identity,
-    RelayContent,
+    Peeled,
+    Peeler,
     ReplyContent,
     SigningKey,
     sign_engine_message,
@@ -48,8 +52,9 @@ class Wire:
         self._ledger: Final = ledger
         self._signed: Final[dict[_Key, int | None]] = {}
         self._taken: Final[set[_Key]] = set()
-        # Nodes forget what they have passed on when they are started again, so by their lives.
-        self._passed: Final[set[tuple[object, bytes]]] = set()
+        # Nodes forget what they have taken when they are started again, so by their lives.
+        self._layers: Final[set[tuple[Peeler, bytes]]] = set()
+        self._answered: Final[set[tuple[Outgoing, bytes]]] = set()
 
     @contextmanager
     def watched(self) -> Generator[None]:
@@ -58,7 +63,7 @@ class Wire:
         What a node that lies says in place of something is not looked at, if it begins to lie
         before.
         """
-        accept, tell = Incoming.accept, Outgoing.tell
+        accept, tell, peel = Incoming.accept, Outgoing.tell, Peeler.peel
 
         def signed(message: EngineMessage, key: SigningKey) -> bytes:
             self._note_signed(message)
@@ -71,13 +76,21 @@ class Wire:
             return is_taken
 
         def told(out: Outgoing, node: Identity, content: Any, *given: Any, **named: Any) -> Any:
-            self._note_told(out, content)
+            if isinstance(content, ReplyContent):
+                self._note_answer(out, content)
             return tell(out, node, content, *given, **named)
+
+        def peeled(peeler: Peeler, envelope: bytes, *given: Any, **named: Any) -> Peeled:
+            found = peel(peeler, envelope, *given, **named)
+            if not found.outcome.is_drop:
+                self._note_layer(peeler, envelope)
+            return found
 
         with (
             mock.patch(f"{Outgoing.__module__}.sign_engine_message", signed),
             mock.patch.object(Incoming, "accept", accepted),
             mock.patch.object(Outgoing, "tell", told),
+            mock.patch.object(Peeler, "peel", peeled),
         ):
             yield
 
@@ -127,15 +140,16 @@ class Wire:
 
     # --- what is for relays ---------------------------------------------------------------------
 
-    def _note_told(self, out: Outgoing, content: object) -> None:
-        """Note what a node gives to the link to another one."""
-        if isinstance(content, RelayContent):
-            what, passed = "a sealed layer", content.envelope
-        elif isinstance(content, ReplyContent):
-            what, passed = "an answer by one handle", content.handle
-        else:
-            return
-        key = out._router, passed
-        if key in self._passed:
-            self._ledger.complain(f"a node has sent {what} twice")
-        self._passed.add(key)
+    def _note_layer(self, peeler: Peeler, envelope: bytes) -> None:
+        """Note a sealed layer that a node opens, or passes on as it is."""
+        self._ledger.counts["sealed layers taken"] += 1
+        if (peeler, envelope) in self._layers:
+            self._ledger.complain("a node has taken a sealed layer twice")
+        self._layers.add((peeler, envelope))
+
+    def _note_answer(self, out: Outgoing, content: ReplyContent) -> None:
+        """Note an answer that a node gives to the link on its way back."""
+        self._ledger.counts["answers by handles"] += 1
+        if (out, content.handle) in self._answered:
+            self._ledger.complain("a node has answered twice by a handle")
+        self._answered.add((out, content.handle))
