@@ -89,7 +89,6 @@ class Reservations:
         limits: The limits.
 
     Attributes:
-        answered: The requests, messages and answers, by their status.
         charged: The messages and answers that were charged, without those that were refunded.
         charged_size: Their bytes.
     """
@@ -99,7 +98,6 @@ class Reservations:
         "_limits",
         "_number",
         "_relay",
-        "answered",
         "charged",
         "charged_size",
     )
@@ -109,7 +107,6 @@ class Reservations:
         self._limits = limits or ReservationLimits()
         self._entries: dict[Identity, _Entry] = {}
         self._number = 0
-        self.answered = dict.fromkeys(RelayStatus, 0)
         self.charged = 0
         self.charged_size = 0
 
@@ -128,12 +125,11 @@ class Reservations:
         """
         entry = self._entry(node, now)
         if entry is not None and now < entry.renew_at:
-            self.answered[RelayStatus.OK] += 1
             return entry.reservation
         if entry is None and len(self._entries) >= self._limits.reservations:
             self.end_expired(now)
             if len(self._entries) >= self._limits.reservations:
-                return self._counted(RelayStatus.RESERVATION_REFUSED)
+                return RelayStatus.RESERVATION_REFUSED
         duration = 1000 * min(request.duration, self._limits.duration)
         size = min(request.size, self._limits.size, MAX_RESERVATION_BYTES)
         messages = min(request.messages, self._limits.messages, MAX_RESERVATION_MESSAGES)
@@ -141,7 +137,6 @@ class Reservations:
         self._number += 1
         renew_at = now + duration // 2
         self._entries[node] = _Entry(reservation, self._number, renew_at, size, messages)
-        self.answered[RelayStatus.OK] += 1
         return reservation
 
     def is_reserved(self, node: Identity, now: int) -> bool:
@@ -158,14 +153,13 @@ class Reservations:
         """
         entry = self._entry(node, now)
         if entry is None:
-            return self._counted(RelayStatus.NO_RESERVATION)
+            return RelayStatus.NO_RESERVATION
         if not entry.messages or size > entry.size:
-            return self._counted(RelayStatus.RESOURCE_LIMIT_EXCEEDED)
+            return RelayStatus.RESOURCE_LIMIT_EXCEEDED
         entry.messages -= 1
         entry.size -= size
         self.charged += 1
         self.charged_size += size
-        self.answered[RelayStatus.OK] += 1
         return ReservationCharge(node, size, entry.number)
 
     def refund(self, charge: ReservationCharge) -> None:
@@ -195,7 +189,3 @@ class Reservations:
         """Forget the reservations that are over."""
         for node in list(self._entries):
             self._entry(node, now)
-
-    def _counted(self, status: RelayStatus) -> RelayStatus:
-        self.answered[status] += 1
-        return status

@@ -1,6 +1,7 @@
 """What a relay admits: by its policy, the rates of the nodes next to it, and reservations.
 
-Each refusal is counted here, by its status. Nothing is sent to any node for it.
+Each message that is refused is counted here, by its status. Nothing is sent to any node for it. A
+node that asks for a reservation is told why it gets none, which the router counts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ....protocol.identity import (
     RelayLoadLimits,
     RelayPolicy,
     RelayStatus,
+    Reservation,
     ReservationAnswer,
     ReservationCharge,
     ReservationLimits,
@@ -214,11 +216,12 @@ class RelayAdmission:
         router.outgoing.say(node, content)
 
     def _reserve(self, node: Identity, request: ReservationRequest) -> ReservationAnswer:
-        status = self.policy.reserves(node)
-        if status is not RelayStatus.OK:
-            return ReservationAnswer(status)
-        found = self.reservations.reserve(node, request, self._router.milliseconds())
+        found: Reservation | RelayStatus = self.policy.reserves(node)
+        if found is RelayStatus.OK:
+            found = self.reservations.reserve(node, request, self._router.milliseconds())
         if isinstance(found, RelayStatus):
+            reason = found.name.lower().replace("_", " ")
+            self._router.counts[f"requests for a reservation: {reason}"] += 1
             return ReservationAnswer(found)
         return ReservationAnswer(RelayStatus.OK, issue_voucher(found, self._key))
 

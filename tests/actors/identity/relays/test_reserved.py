@@ -138,10 +138,12 @@ async def test_a_relay_says_why_it_makes_no_reservation(three: tuple[Node, Node,
     with pytest.raises(RelayRefused, match="PERMISSION_DENIED") as raised:
         await asks.identities.reserve(none.own)
     assert (raised.value.relay, raised.value.status) == (none.own, RelayStatus.PERMISSION_DENIED)
+    assert none.identities.refused() == {"requests for a reservation: permission denied": 1}
     await chain(none, full)
     await none.identities.reserve(full.own)
     with pytest.raises(RelayRefused, match="RESERVATION_REFUSED"):
         await asks.identities.reserve(full.own)
+    assert full.identities.refused() == {"requests for a reservation: reservation refused": 1}
     assert asks.identities.reserved_at() == ()
     with pytest.raises(LinkDown, match="there is no link to the relay"):
         await asks.identities.reserve(key_of("nowhere").identity)
