@@ -253,7 +253,7 @@ class AsksAgainInDoubt(Broken):
     """Sends a request to a domain to another member when it is in doubt."""
 
     place, name = DomainRequests, "_doubt"
-    seeds = (87, 120)
+    seeds = (87,)
 
     @staticmethod
     def instead(right: Callable[..., Any], *given: Any, **named: Any) -> Any:

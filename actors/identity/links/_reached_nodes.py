@@ -3,7 +3,9 @@
 A node that was started a moment ago accepts those ids alone that have a time more than `MAX_SKEW`
 after its start, and at most `MAX_SKEW` from now. Over a link it says when that was. Over relays its
 advert does: the time of it is by the clock of the node, and not before the start. So ids begin
-above the one that the advert says, and again when there is another advert.
+above the one that the advert says, and again when there is another advert. They begin the later,
+the older the advert is, as a sender that is started again would else take those that it has taken
+before. It is late by a part of that age alone, as the clock of the sender may be ahead.
 
 Nothing says that a node which is reached so was started again, or that an engine has moved, until
 an answer does not come. So what is known of them is looked up again from time to time while
@@ -59,8 +61,9 @@ class ReachedNodes:
         if reached.created != created or not reached.begins:
             # Above all ids before: their times are that of the advert before, or earlier.
             before = max(reached.begins, above)
-            from_now = self._router.milliseconds() + MAX_SKEW // 2
-            reached.begins = max(from_now, created + MAX_SKEW, before + 1 if before else 0)
+            now = self._router.milliseconds()
+            from_start = created + MAX_SKEW + max(0, now - created) // _PART
+            reached.begins = max(now + MAX_SKEW // 2, from_start, before + 1 if before else 0)
             blind = self._nodes.get(to.identity)
             if blind is not None and blind is not reached and blind.begins == reached.begins:
                 reached.begins += 1  # others may be under way with these
@@ -140,5 +143,9 @@ class _Reached:
 _BEGIN_ANEW: Final = 30_000
 """Time after which ids for a node that is not looked for begin anew, in milliseconds: as long, a
 node that was started again may refuse what is sent to it so."""
+_PART: Final = 16
+"""The part of the age of an advert by which ids for its node begin later: a sixteenth, so those of
+a sender that is started again differ once it was away for 16 milliseconds, and those of one of
+which the clock is ahead by 15 times the age are accepted yet."""
 _ASK_AGAIN: Final = 10.0
 """Least time between two look-ups of a node that messages are sent to over relays, in seconds."""

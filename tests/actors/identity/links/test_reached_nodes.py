@@ -128,6 +128,21 @@ async def test_a_node_that_was_started_again_is_reached_again(a: Node, b: Node) 
         assert (await asker.identities.request(engine, b"more")).payload == b"more"
 
 
+async def test_a_node_that_asks_reaches_a_young_one_after_its_own_start_too(
+    b: Node, c: Node
+) -> None:
+    relay = await member(b, relay=TO_RESERVED)
+    there, engine = await reserve(relay, c)
+    for text in b"before", b"after":
+        async with Node("d") as d:
+            asker = await member(d)
+            await joined((d, asker.identities), b)
+            await asyncio.sleep(1)
+            answer = await asker.identities.request(engine, text, timeout=5)
+            assert answer.payload == text
+    assert there.identities.refused() == {}
+
+
 async def test_an_engine_that_has_moved_is_found_again(a: Node, b: Node, c: Node) -> None:
     asker, relay = await asker_and_relay(a, b)
     key = key_of("the engine")
