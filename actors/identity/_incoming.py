@@ -53,6 +53,10 @@ class Incoming:
         self._verifiers: Final = verifiers
         self._decoder: Final = MessageDecoder()
 
+    def begin_anew(self, started: int) -> None:
+        """Accept what begins after a time, in Unix milliseconds, as the clock was set back."""
+        self._windows.begin_anew(started)
+
     def receive(self, session: Session, record: bytes) -> None:
         """Receive what another node has sent over its link."""
         router, counts = self._router, self._router.counts

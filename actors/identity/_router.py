@@ -8,6 +8,7 @@ the directory are parts of it: each serves its kind of destination and its recor
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,6 +51,7 @@ from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
+from ._clock import ClockWatch
 from ._correspondences import Correspondences
 from ._engines import Engine, Engines
 from ._incoming import Incoming
@@ -68,6 +70,8 @@ from .links._peers import PeerEvents, Peers
 from .links._session import Session
 
 __all__ = ["Router"]
+
+_logger: Final = logging.getLogger("onward.actors.identity")
 
 
 class Router(RouterParts, PeerEvents):
@@ -101,7 +105,7 @@ class Router(RouterParts, PeerEvents):
         incoming: What comes into it.
         verifiers: Public keys that are ready to verify.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
-        started: When the node was started, in Unix milliseconds.
+        started: When the node was started, or its clock set back, in Unix milliseconds.
     """
 
     def __init__(
@@ -136,7 +140,8 @@ class Router(RouterParts, PeerEvents):
         self.milliseconds: Final = milliseconds
         self._other_threads: Final = OtherThreads(worker.node.loop)
         # One less, so that what another node sends at once begins no later than it may.
-        self.started: Final = milliseconds() - 1
+        self.started = milliseconds() - 1
+        self._clock: Final = ClockWatch(milliseconds, self.loop_time)
         windows = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
         self.verifiers: Final = verifiers
         self.directory: Final = directory
@@ -420,7 +425,49 @@ class Router(RouterParts, PeerEvents):
 
     def session_opened(self, session: Session) -> None:
         """Greet the other node: it takes messages from then on."""
-        self.greetings.greet(session)
+        if not self._follow_clock():  # which greets all
+            self.greetings.greet(session)
+
+    def say_alive(self) -> None:
+        """Send all other nodes a sign of life."""
+        if not self._follow_clock():
+            self.greetings.tell()
+
+    def _follow_clock(self) -> bool:
+        """Sign all adverts anew and tell them if the clock was set; return whether it was.
+
+        If it was set back, ids of messages to this node and what it has asked for are of a time to
+        come. So this node and the others begin anew with each other, as if it was started again.
+        """
+        step = self._clock.take_step()
+        if not step:
+            return False
+        _logger.warning(
+            "the clock was set by %+.1f s: adverts are signed anew",
+            step / 1000,
+            extra={"event": "identity.clock_set"},
+        )
+        greeted = [each.node for each in self.peers.sessions.values() if each.is_greeted]
+        if step < 0:
+            self.started = self.milliseconds() - 1
+            self.incoming.begin_anew(self.started)
+            self.greetings.clock_set_back()
+            for node in greeted:
+                self._node_lost(node, "the clock of this node was set back")
+        self.own_adverts.sign_anew()
+        for session in tuple(self.peers.sessions.values()):
+            self.greetings.greet(session)
+        for part in self._parts:
+            part.clock_set(back=step < 0)
+        for node in greeted:
+            if step > 0:
+                # Its advert was of a time to come here, and others may not have it.
+                self.lookups.ask_at(node, node)
+                continue
+            for part in self._parts:
+                part.node_joined(node)
+            self.found_at(node)
+        return True
 
     def session_closed(self, session: Session) -> None:
         """End the requests that went over a session, and have later messages wait for another."""

@@ -112,6 +112,13 @@ class RouterPart:
         It may have forgotten what it was asked for over this link, which did not end here.
         """
 
+    def clock_set(self, *, back: bool) -> None:
+        """Receive word that the clock was set: what says a time is to be signed anew.
+
+        Args:
+            back: Whether it was set back.
+        """
+
     def needs(self, node: Identity) -> bool:
         """Whether the link to a node is needed while no message goes over it."""
         return False

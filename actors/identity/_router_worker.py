@@ -71,7 +71,7 @@ class RouterWorker(Worker):
         self.node.parts.reports[IDENTITY_FIGURES] = lambda: [figures.row()]
         self.node.parts.reports[IDENTITIES] = figures.rows
         self.node.add_rule(IDENTITY, self.router.resolve, owner=self._placed)
-        self.every(_SIGN_OF_LIFE, self.router.greetings.tell)
+        self.every(_SIGN_OF_LIFE, self.router.say_alive)
 
     def on_stop(self) -> None:
         """Remove the rule, and end the links to other nodes."""
@@ -89,4 +89,4 @@ class RouterWorker(Worker):
 
 _SIGN_OF_LIFE: Final = 60.0
 """Time after which a node greets all others again, in seconds: a node that has missed frames before
-learns of it, and one that has no session any more says so."""
+learns of it, and one that has no session any more says so. So often it looks at its clock, too."""

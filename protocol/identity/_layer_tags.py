@@ -114,6 +114,13 @@ class LayerTags:
             heappush(self._by_expiry, (expiry, tag))
         return self._counted(refusal)
 
+    def clock_set_back(self) -> None:
+        """Go on by a clock that was set back: the tags stay, and the floor is of a time to come.
+
+        A layer of which the tag was forgotten may be opened once more, as after a restart.
+        """
+        self.floor = 0
+
     def forget_expired(self, now: int) -> None:
         """Forget tags of layers that are expired, some in each call; `record` does so as well.
 

@@ -30,10 +30,16 @@ beyond a limit only in the place of its own.
 A node that is started knows none of the ids from before. All that was accepted then expires by
 `MAX_TTL + MAX_SKEW` after the start, and has an id that was begun by `MAX_SKEW` after it, since no
 other is accepted. What is both is refused.
+
+A node with a clock that is set back begins anew as well: floors and ids of before are of a time to
+come, and would have all refused until then. The windows stay, and say what is not accepted again
+once the clock gets there. What was forgotten before is like what was accepted before a start: with
+an id that was begun later than the clock says now, it may be accepted once more.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush, heapreplace
 from typing import Final
 
@@ -67,6 +73,9 @@ MAX_FLOOR_AHEAD: Final = 60_000
 """Most time until the expiry of a pair that is let go, in milliseconds. What has no window is not
 accepted if it expires before."""
 
+_MOST_FORMER: Final = 2
+"""Most times that the clock was set back of which the windows of before stay, until they expire.
+Beyond: those of the earliest go."""
 _AT_ONCE: Final = 256
 """Most entries that are looked at for one message without a window."""
 
@@ -150,6 +159,8 @@ class ReplayWindows:
 
     __slots__ = (
         "_by_expiry",
+        "_former",
+        "_limits",
         "_pairs",
         "_shares",
         "_start_floor",
@@ -170,6 +181,9 @@ class ReplayWindows:
         self._started = started
         self._start_floor = started + MAX_TTL + MAX_SKEW if floor is None else floor
         self._pairs: dict[_Pair, _Windows] = {}
+        # The windows from before the clock was set back, and when all of them are expired.
+        self._former: deque[tuple[int, dict[_Pair, _Windows]]] = deque(maxlen=_MOST_FORMER)
+        self._limits = limit, share
         # One entry for each pair, with an expiry that it had; `_forget_first` puts it right.
         self._by_expiry: list[tuple[int, _Pair]] = []
         self._shares = PeerShares(limit, share)
@@ -198,8 +212,8 @@ class ReplayWindows:
             expiry: Its expiry, in Unix milliseconds.
             now: The time, in Unix milliseconds.
         """
-        windows = self._pairs.get((source, destination))
-        return self._counted(self._refusal(windows, id_time(number), number, expiry, now))
+        pair = source, destination
+        return self._counted(self._refusal(pair, id_time(number), number, expiry, now))
 
     def record(
         self,
@@ -222,7 +236,7 @@ class ReplayWindows:
         """
         pair, time = (source, destination), id_time(number)
         windows = self._pairs.get(pair)
-        refusal = self._refusal(windows, time, number, expiry, now)
+        refusal = self._refusal(pair, time, number, expiry, now)
         if refusal is None and (windows is None or time not in windows.of_time):
             refusal = self._open(pair, time, expiry, peer, now)
             windows = self._pairs.get(pair)
@@ -236,6 +250,21 @@ class ReplayWindows:
             self.until = max(self.until, expiry)
         return None
 
+    def begin_anew(self, started: int) -> None:
+        """Go on by a clock that was set back: what was begun before is refused, and what was seen.
+
+        Args:
+            started: The time, in Unix milliseconds. Ids that are accepted begin later than
+                `MAX_SKEW` after it.
+        """
+        self._former.append((self.until, self._pairs))
+        # Nothing that was seen before expires later than this.
+        self._start_floor = max(self._start_floor, self.until, started + MAX_TTL + MAX_SKEW)
+        self._started = started
+        self._pairs, self._by_expiry = {}, []
+        self._shares = PeerShares(*self._limits)
+        self.floor = 0
+
     def forget_expired(self, now: int) -> None:
         """Forget windows of which all that they have seen is expired, some in each call.
 
@@ -245,6 +274,8 @@ class ReplayWindows:
             now: The time, in Unix milliseconds.
         """
         before = now - MAX_SKEW
+        while self._former and self._former[0][0] < before:
+            self._former.popleft()
         for _ in range(_AT_ONCE):
             if not self._by_expiry or self._by_expiry[0][0] >= before:
                 return
@@ -254,7 +285,7 @@ class ReplayWindows:
                     self._forget(windows.of_time.pop(time))
 
     def _refusal(
-        self, windows: _Windows | None, time: int, number: int, expiry: int | None, now: int
+        self, pair: _Pair, time: int, number: int, expiry: int | None, now: int
     ) -> FreshnessRefusal | None:
         if expiry is None:
             return FreshnessRefusal.NO_EXPIRY
@@ -264,12 +295,24 @@ class ReplayWindows:
             return FreshnessRefusal.AHEAD
         if expiry <= self._start_floor and time <= self._started + MAX_SKEW:
             return FreshnessRefusal.BEFORE_START
+        if self._former and self._was_seen(pair, time, number):
+            return FreshnessRefusal.REPEATED
+        windows = self._pairs.get(pair)
         window = None if windows is None else windows.of_time.get(time)
         if window is not None:
             return window.refusal(number, expiry)
         if expiry <= self.floor:
             return FreshnessRefusal.FORGOTTEN
         return None if windows is None else windows.refusal(time)
+
+    def _was_seen(self, pair: _Pair, time: int, number: int) -> bool:
+        """Whether an id was, or may have been, received before the clock was set back."""
+        for _, pairs in self._former:
+            windows = pairs.get(pair)
+            window = None if windows is None else windows.of_time.get(time)
+            if window is not None and (window.is_below(number) or window.has_seen(number)):
+                return True
+        return False
 
     def _open(
         self, pair: _Pair, time: int, expiry: int, peer: Identity, now: int

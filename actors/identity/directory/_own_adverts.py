@@ -66,8 +66,8 @@ class OwnAdverts:
         self._above: Final[dict[Identity, int]] = {}
         self._heard_at = -_BETWEEN
         # How often engines have gone above an advert of theirs that says another node, and since
-        # when, in Unix milliseconds.
-        self._raised: Final[dict[Identity, tuple[int, int]]] = {}
+        # when, in seconds of the loop.
+        self._raised: Final[dict[Identity, tuple[int, float]]] = {}
         self._is_stale = False
 
     def of_node(self) -> AdvertEnvelope:
@@ -86,6 +86,11 @@ class OwnAdverts:
         envelope = self._sign(advert, self._key)
         self._node = advert, envelope
         return envelope
+
+    def sign_anew(self) -> None:
+        """Sign each advert anew for its next use, as they are of a clock that was wrong."""
+        self._is_stale = True
+        self._engines.clear()
 
     def of_engine(self, engine: Engine) -> AdvertEnvelope:
         """Return the advert of an engine, which is signed once."""
@@ -151,7 +156,7 @@ class OwnAdverts:
         Args:
             advert: An advert of this node or of an engine of it, which is verified.
         """
-        identity, now, router = advert.identity, self._router.milliseconds(), self._router
+        identity, now, router = advert.identity, self._router.loop_time(), self._router
         engine = router.engines.of(identity)
         mine = self.of_node() if engine is None else self.of_engine(engine)
         known = read_advert(mine).advert
@@ -184,7 +189,7 @@ class OwnAdverts:
         ahead = advert.version - read_advert(self.of_engine(engine)).advert.version
         if not 0 <= ahead <= MAX_SKEW // 1000:
             return
-        now = router.milliseconds()
+        now = router.loop_time()
         raised, since = self._raised.get(identity, (0, now))
         if now - since >= _RAISED_TIME:
             raised, since = 0, now
@@ -240,10 +245,10 @@ def _heaviest(addresses: Sequence[AdvertAddress]) -> tuple[AdvertAddress, ...]:
     return tuple(by_weight[:MAX_ADVERT_ADDRESSES])
 
 
-_BETWEEN: Final = 1000
-"""Least time between two adverts that are made as others know a newer one, in milliseconds."""
+_BETWEEN: Final = 1.0
+"""Least time between two adverts that are made as others know a newer one, in seconds."""
 _MOST_RAISED: Final = 3
 """Most times that an engine goes above an advert of its own that says another node, at most
 `MAX_SKEW` ahead, in `_RAISED_TIME`. Beyond: counted, and the engine is looked for at that node."""
-_RAISED_TIME: Final = 600_000
-"""Time from the first of these after which they are counted anew, in milliseconds."""
+_RAISED_TIME: Final = 600.0
+"""Time from the first of these after which they are counted anew, in seconds."""

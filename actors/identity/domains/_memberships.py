@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -171,6 +172,13 @@ class Memberships:
             raise ValueError(f"the directory refuses the advert: {outcome.value}")
         self._founded[domain] = founded
         self.tell(domain)
+
+    def clock_set(self) -> None:
+        """Sign the adverts of the domains that are founded here anew, as the clock was set."""
+        self._last = 0
+        for founded in tuple(self._founded.values()):
+            with suppress(ValueError):  # it is banned meanwhile
+                self._publish(founded)
 
     def _known(self, domain: Identity) -> tuple[DomainAdvert, AdvertEnvelope] | None:
         """Return the newest advert of a domain that is known."""

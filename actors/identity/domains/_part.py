@@ -377,6 +377,10 @@ class DomainsPart(RouterPart):
         self._act(self.requests.close_link(node))
         self.memberships.node_lost(node)
 
+    def clock_set(self, *, back: bool) -> None:
+        """Sign the adverts of the domains that are founded here anew."""
+        self.memberships.clock_set()
+
     def needs(self, node: Identity) -> bool:
         """Whether a request to a domain waits for a response of a node, or of this one to it."""
         return self.requests.is_waiting(node)

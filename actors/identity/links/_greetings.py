@@ -92,6 +92,10 @@ class Greetings:
             # If it is not handed over, the session has ended, and the next one begins with another.
             router.outgoing.tell(session.node, content, lambda _: None)
 
+    def clock_set_back(self) -> None:
+        """Begin the ids of messages anew that begin by the clock of this node."""
+        self._reached.forget_all()
+
     # --- to hear ------------------------------------------------------------------------------
 
     def receive(self, session: Session, record: bytes) -> Greeting | None:
@@ -124,7 +128,7 @@ class Greetings:
             clock = self._clocks[node] = _Clock(greeting.started)
         clock.begins = first_id_time(greeting.started, greeting.now)
         clock.heard = greeting.now
-        clock.ids = self._reached.adopt(node, greeting.started) or clock.ids
+        clock.ids = self._reached.adopt(node, greeting.started, greeting.now) or clock.ids
         self._clocks.move_to_end(node)
         if len(self._clocks) > self._options.max_peers:
             sessions = self._router.peers.sessions

@@ -59,8 +59,10 @@ class ReachedNodes:
         """
         reached, created = self._reached(node), self.created(node)
         if reached.created != created or not reached.begins:
-            # Above all ids before: their times are that of the advert before, or earlier.
-            before = max(reached.begins, above)
+            # Above all ids before: their times are that of the advert before, or earlier. They are
+            # not if its clock was set back meanwhile, and would be of a time to come there.
+            was_set_back = 0 < created < reached.created
+            before = 0 if was_set_back else max(reached.begins, above)
             now = self._router.milliseconds()
             from_start = created + MAX_SKEW + max(0, now - created) // _PART
             reached.begins = max(now + MAX_SKEW // 2, from_start, before + 1 if before else 0)
@@ -87,13 +89,24 @@ class ReachedNodes:
             reached.begins, reached.ids = from_now, MessageIds()
         return reached.ids.take(own, to, reached.begins)
 
-    def adopt(self, node: Identity, started: int) -> MessageIds | None:
+    def adopt(self, node: Identity, started: int, now: int) -> MessageIds | None:
         """Return the ids for a node that has now greeted; `None` if they are of an earlier start.
 
         They go on over the link, as others may begin with the same time.
+
+        Args:
+            node: The node.
+            started: When it was started, in Unix milliseconds of its own.
+            now: The time there. What is of a later one was before its clock was set back.
         """
         reached = self._nodes.get(node)
-        return reached.ids if reached is not None and reached.created >= started else None
+        if reached is None or not started <= reached.created <= now:
+            return None
+        return reached.ids
+
+    def forget_all(self) -> None:
+        """Forget all nodes, as ids for them are of a time to come: they begin anew."""
+        self._nodes.clear()
 
     def look_again(self, node: Identity, to: Destination) -> None:
         """Look up what is known of a node that is sent to, if that is a while ago."""

@@ -185,6 +185,11 @@ class Relays(RouterPart):
         self.reserved.node_lost(node)
         self.ways.remembered.relay_lost(node)
 
+    def clock_set(self, *, back: bool) -> None:
+        """Open layers again that expire before those of the time to come."""
+        if back:
+            self.service.clock_set_back()
+
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity that has no trust any more."""
         self.ways.expected.forget_peer(identity)

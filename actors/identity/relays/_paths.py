@@ -50,7 +50,7 @@ class RelayPaths:
     def __init__(self, router: Router) -> None:
         self._router: Final = router
         # When others were asked for the advert of a relay that there is no link to.
-        self._asked: Final[OrderedDict[Identity, int]] = OrderedDict()
+        self._asked: Final[OrderedDict[Identity, float]] = OrderedDict()
 
     def home(self, destination: Destination) -> Identity | None:
         """Return the node of a destination, as far as it is known here."""
@@ -120,7 +120,7 @@ class RelayPaths:
 
         A node that there is a link to tells it by itself.
         """
-        router, now = self._router, self._router.milliseconds()
+        router, now = self._router, self._router.loop_time()
         if node in router.peers.sessions or self._asked.get(node, -_REFRESH) > now - _REFRESH:
             return
         self._asked[node] = now
@@ -173,8 +173,8 @@ class RememberedWays:
             self.forget(home)
 
 
-_REFRESH: Final = OLD_KEY_TIME // 2
-"""Time after which others are asked for the advert of a relay again, in milliseconds: a key that
+_REFRESH: Final = OLD_KEY_TIME / 2000
+"""Time after which others are asked for the advert of a relay again, in seconds: a key that
 was replaced opens for twice as long."""
 _MAX_ASKED: Final = 1024
 """Most relays of which it is remembered when their adverts were asked for. Beyond: some are asked

@@ -249,6 +249,10 @@ class RelayService:
 
     # --- events -------------------------------------------------------------------------------
 
+    def clock_set_back(self) -> None:
+        """Go on by a clock that was set back."""
+        self._tags.clock_set_back()
+
     def node_lost(self, node: Identity) -> None:
         """End the reservation of a node, as the link to it has ended."""
         self.reservations.end(node)

@@ -124,3 +124,13 @@ def test_tags_are_a_set(layers: list[tuple[int, int, int]]) -> None:
             opened[tag] = expiry
         assert tags.record(tag, expiry, PEER, now) is right
         assert len(tags) == len(opened)
+
+
+def test_a_clock_that_is_set_back_refuses_no_other_layers() -> None:
+    tags, back = LayerTags(), NOW - 3_600_000
+    assert tags.record(ONE, NOW, PEER, NOW) is None
+    assert tags.record(TWO, NOW + MAX_TTL, PEER, NOW + MAX_SKEW + 1) is None
+    assert tags.check(THREE, back + 1000, back) is Refusal.FORGOTTEN
+    tags.clock_set_back()
+    assert tags.record(THREE, back + 1000, PEER, back) is None
+    assert tags.record(TWO, NOW + MAX_TTL, PEER, NOW) is Refusal.REPEATED

@@ -432,3 +432,58 @@ def test_no_message_is_accepted_twice_whatever_is_let_go(
         held = [windows.of_pair(SOURCE, to(each)) for each in range(3)]
         assert max(held) <= MAX_REPLAY_WINDOWS_OF_PAIR
         assert sum(held) == len(windows)
+
+
+HOUR = 3_600_000
+
+
+def test_a_node_with_a_clock_that_is_set_back_takes_what_begins_then() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    for which in range(2 * MAX_REPLAY_WINDOWS_OF_PAIR):  # some are let go
+        assert record(windows, NOW + which << COUNT_BITS) is None
+    assert record(windows, FIRST, NOW + 40_000, NOW + 35_000, to(0)) is None  # and some forgotten
+    back = NOW - HOUR
+    assert record(windows, back << COUNT_BITS, back + 1000, back) is Refusal.FORGOTTEN
+    windows.begin_anew(back)
+    assert len(windows) == 0
+    begins = back + MAX_SKEW
+    assert record(windows, begins << COUNT_BITS, back + 1000, back) is Refusal.BEFORE_START
+    for which in range(1, 2 * MAX_REPLAY_WINDOWS_OF_PAIR):
+        number = begins + which << COUNT_BITS
+        assert record(windows, number, back + 1000, back + which) is None
+        assert record(windows, number, back + 1000, back + which) is Refusal.REPEATED
+
+
+def test_what_was_seen_before_a_clock_was_set_back_is_not_accepted_once_it_gets_there() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    assert record(windows, FIRST + REPLAY_WINDOW) is None
+    for times in (1, 2, 3):
+        windows.begin_anew(NOW - times * HOUR)
+        # Those of the first time are let go for those of two later ones.
+        seen, below = record(windows, FIRST + REPLAY_WINDOW), record(windows, FIRST)
+        if times < 3:
+            assert (seen, below) == (Refusal.REPEATED, Refusal.REPEATED)
+        else:
+            assert seen is None
+
+
+def test_what_was_begun_before_a_clock_was_set_back_is_refused_until_it_expires() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    begun = NOW - HOUR << COUNT_BITS
+    assert record(windows, begun, NOW + MAX_TTL) is None
+    back = NOW - HOUR
+    windows.begin_anew(back)
+    assert record(windows, begun + 1, NOW + MAX_TTL) is Refusal.BEFORE_START
+    assert record(windows, begun + 1, NOW + MAX_TTL + 1) is None
+
+
+def test_windows_of_before_go_once_all_is_expired() -> None:
+    windows = ReplayWindows(LONG_AGO)
+    assert record(windows, FIRST) is None
+    windows.begin_anew(NOW - 60_000)
+    later = NOW + 1000 + MAX_SKEW
+    assert record(windows, later << COUNT_BITS, later, later) is None
+    assert record(windows, FIRST, later, later) is Refusal.REPEATED
+    later += 1
+    assert record(windows, later << COUNT_BITS, later, later) is None
+    assert record(windows, FIRST, later + MAX_TTL, later) is None
