@@ -94,7 +94,7 @@ def read_result_code(reader: RecordReader) -> ResultCode:
     Raises:
         BadRecord: It is none.
     """
-    return ResultCode(reader.number("the result", max(ResultCode)))
+    return ResultCode(reader.number("the result", int(max(ResultCode))))
 
 
 RESULT_CODE: Final = Field(read_result_code, int)
