@@ -145,7 +145,7 @@ class LookupsPart(RouterPart):
         self._arm()
 
     def _step(self, step: LookupStep) -> None:
-        for on_step in self.on_step:
+        for on_step in tuple(self.on_step):
             on_step(step)
 
     def _tell(self, identity: Identity) -> None:
