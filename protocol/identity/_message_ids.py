@@ -75,6 +75,13 @@ class MessageIds:
             self._floor = max(self._floor, left)
         return number
 
+    def is_of(self, source: Identity, destination: Destination, time: int) -> bool:
+        """Whether the counter of a pair has given, or is about to give, ids of a time."""
+        pair = (source, destination)
+        return pair in self._next and id_time(self._first[pair]) <= time <= id_time(
+            self._next[pair]
+        )
+
     def has_taken(self, source: Identity, destination: Destination, number: int) -> bool:
         """Whether an id was taken of the counter of a pair; not known of one that was let go."""
         pair = (source, destination)

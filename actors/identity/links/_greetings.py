@@ -144,7 +144,10 @@ class Greetings:
     def take_id(self, node: Identity | None, own: Identity, to: Destination) -> int:
         """Take the id of a message to a node, or to an engine at it; `None` if it is let out."""
         if node is None:
-            return self._reached.take_blind_id(own, to)
+            ids = self._clocks.values()
+            return self._reached.take_blind_id(
+                own, to, lambda time: any(each.ids.is_of(own, to, time) for each in ids)
+            )
         clock, reached = self._clocks.get(node), self._reached
         if node not in self._router.peers.sessions:
             reached.look_again(node, to)
@@ -153,7 +156,9 @@ class Greetings:
                 return reached.take_id(node, own, to, clock.begins)
         if clock is None:
             return reached.take_id(node, own, to, 0)
-        return clock.ids.take(own, to, clock.begins)
+        # Those that an exit lets out may have begun with the same time, and be under way.
+        is_begun = reached.begins(to.identity) == clock.begins
+        return clock.ids.take(own, to, clock.begins + 1 if is_begun else clock.begins)
 
     def has_sent(self, node: Identity, own: Identity, to: Destination, number: int) -> bool:
         """Whether a message to a node, or to an engine at it, had an id; see `MessageIds`."""

@@ -15,6 +15,7 @@ messages are sent there.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.identity import (
@@ -72,7 +73,9 @@ class ReachedNodes:
             reached.created, reached.ids = created, MessageIds()
         return reached.ids.take(own, to, reached.begins)
 
-    def take_blind_id(self, own: Identity, to: Destination) -> int:
+    def take_blind_id(
+        self, own: Identity, to: Destination, is_linked: Callable[[int], bool] = lambda _: False
+    ) -> int:
         """Take the id of a message to a destination of which the node is not looked for.
 
         Its node may be started again unheard of, so that it takes no ids of before: they begin
@@ -81,13 +84,21 @@ class ReachedNodes:
         Args:
             own: The identity that the message is of.
             to: What it is for.
+            is_linked: Whether ids over a link have a time, as its node may be at the end of one.
         """
         reached, from_now = self._reached(to.identity), self._router.milliseconds() + MAX_SKEW // 2
         if from_now - reached.begins >= _BEGIN_ANEW:
-            while any(each.begins == from_now for each in self._nodes.values()):
+            while is_linked(from_now) or any(
+                each.begins == from_now for each in self._nodes.values()
+            ):
                 from_now += 1  # ids to its node may begin with that
             reached.begins, reached.ids = from_now, MessageIds()
         return reached.ids.take(own, to, reached.begins)
+
+    def begins(self, identity: Identity) -> int:
+        """Return the time that ids for an identity begin with, if it is not reached over a link."""
+        reached = self._nodes.get(identity)
+        return 0 if reached is None else reached.begins
 
     def adopt(self, node: Identity, started: int, now: int) -> MessageIds | None:
         """Return the ids for a node that has now greeted; `None` if they are of an earlier start.

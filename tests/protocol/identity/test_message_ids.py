@@ -81,6 +81,15 @@ def test_a_time_that_no_id_can_have_is_refused() -> None:
             ids.take(SOURCE, DESTINATIONS[0], now)
 
 
+def test_the_times_of_the_ids_of_a_pair_are_known() -> None:
+    ids, one = MessageIds(), DESTINATIONS[0]
+    assert not ids.is_of(SOURCE, one, NOW)
+    ids.take(SOURCE, one, NOW)
+    assert [ids.is_of(SOURCE, one, NOW + each) for each in (-1, 0, 1)] == [False, True, False]
+    ids._next[SOURCE, one] += 1 << COUNT_BITS
+    assert [ids.is_of(SOURCE, one, NOW + each) for each in (0, 1, 2)] == [True, True, False]
+
+
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(-50, 50)), max_size=60)
 
 

@@ -10,6 +10,8 @@ from onward.actors import Node
 from onward.actors.identity.links._reached_nodes import ReachedNodes
 from onward.protocol import LinkLost, RequestTimeout
 from onward.protocol.identity import (
+    COUNT_BITS,
+    MAX_SKEW,
     AdvertAddress,
     AdvertSource,
     Destination,
@@ -168,3 +170,29 @@ async def test_ids_by_an_exit_and_by_relays_differ(a: Node) -> None:
                 reached.take_blind_id(own, to) if is_blind else reached.take_id(node, own, to, 0)
             )
         assert len(set(taken)) == len(taken)
+
+
+@pytest.mark.parametrize(("ahead", "blind_first"), [(0.0, False), (-20.0, True)])
+async def test_ids_by_an_exit_and_over_a_link_differ(
+    a: Node, b: Node, ahead: float, blind_first: bool
+) -> None:
+    asker, there = await member(a), await member(b, ahead=ahead)
+    greetings, own, taken = asker.identities._router.greetings, asker.own, set[int]()
+    to = Destination(DestinationKind.ENGINE, key_of("engine").identity)
+    await asyncio.sleep(100)
+    if blind_first:
+        # The ids over the link begin 29 s after the time that the node says first.
+        taken.add(greetings.take_id(None, own, to))
+        await asyncio.sleep(6)
+    await joined((a, asker.identities), b)
+    begins = greetings._clocks[there.own].begins
+    if blind_first:
+        assert {begins} == {each >> COUNT_BITS for each in taken}
+    else:
+        taken.add(greetings.take_id(there.own, own, to))
+        now = asker.identities._router.milliseconds()
+        await asyncio.sleep((begins - MAX_SKEW // 2 - now) / 1000)
+        assert asker.identities._router.milliseconds() + MAX_SKEW // 2 == begins
+    for _ in range(3):
+        taken |= {greetings.take_id(None, own, to), greetings.take_id(there.own, own, to)}
+    assert len(taken) == 7
