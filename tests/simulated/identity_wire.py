@@ -109,8 +109,9 @@ class Wire:
             if asked not in self._taken:
                 self._ledger.complain(f"an answer names {message.reply_to}, which was not asked")
             self._check(message, asked)
-        elif sent is not None and is_answer and sent.asks:
-            # Over relays an answer is known by its handle, and is no message of an engine.
+        elif sent is not None and is_answer and sent.asks and not sent.ends:
+            # Over relays an answer is known by its handle, and is no message of an engine. What has
+            # waited to be sent until its request had ended is sent as one that waits for no answer.
             self._ledger.complain(f"the answer to {sent.number} names no message")
 
     def _note_taken(self, message: EngineMessage) -> None:
