@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..actors import Listener, Node
+from ..actors._log import SeldomLogger
 from ..actors.dispatch import (
     DISPATCH,
     Accept,
@@ -77,6 +78,7 @@ JOINED: Final = 10.0
 """Seconds in which a neighbour that is connected has to join; later a line of the log says so."""
 
 _logger: Final = logging.getLogger("onward.cli")
+"""Each node that cannot be reached has lines of its own: one alone would hide the others."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -226,6 +228,7 @@ class Dispatching(NodePart):
         self.node_name = arguments.name
         self._arguments: Final = arguments
         self._tasks: list[asyncio.Task[None]] = []
+        self._seldom = SeldomLogger(_logger)
         self._dispatcher: Dispatcher | None = None
         path: Path | None = arguments.containers
         self._containers: Final = None if path is None else Containers(path)
@@ -351,7 +354,9 @@ class Dispatching(NodePart):
             try:
                 link = await self._join(uri, cost, name)
             except (OnwardError, OSError, ValueError, CommandError) as error:
-                _logger.warning(
+                self._seldom.log(
+                    logging.WARNING,
+                    f"unreachable {uri}",
                     "neighbour %s cannot be reached: %s",
                     uri,
                     error,
@@ -360,7 +365,9 @@ class Dispatching(NodePart):
             else:
                 await self._until_closed(uri, link)
                 wait = LONGEST
-                _logger.warning(
+                self._seldom.log(
+                    logging.WARNING,
+                    f"again {uri}",
                     "the link to neighbour %s is closed; it is joined again in %g s",
                     uri,
                     wait,
@@ -390,7 +397,9 @@ class Dispatching(NodePart):
                     await closed.wait()
             text = str(link)
             if not (closed.is_set() or any(each.link == text for each in dispatcher.nodes())):
-                _logger.warning(
+                self._seldom.log(
+                    logging.WARNING,
+                    f"silent {uri}",
                     "%s does not become a neighbour: see its log; either it dispatches no "
                     "names, or another node has the name of this one, or this one may not be "
                     "its neighbour",

@@ -230,7 +230,7 @@ def _text_rows(text: str) -> dict[str, object]:
         return advert_rows(text)
     try:
         if ":" in text:
-            kind, identity = parse_destination(text)
+            kind, identity = parse_destination(text.removeprefix("36#"))
             return {"destination": kind.name.lower(), **identity_rows(identity)}
         return identity_rows(parse_identity(text))
     except BadIdentity as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..actors import LimitReached, Listener, Node
+from ..actors._log import SeldomLogger
 from ..actors.security import Authentication
 from ..protocol import LOCAL, Address, OnwardError, UnknownAddress
 from ._arguments import address
@@ -34,6 +35,7 @@ time, at most LONGEST. A link that is lost later is joined again by the router; 
 has closed is made again after LONGEST."""
 
 _logger: Final = logging.getLogger("onward.cli")
+"""Each node that cannot be reached has lines of its own: one alone would hide the others."""
 
 
 def add_identity(parser: argparse.ArgumentParser) -> None:
@@ -179,6 +181,7 @@ class NodeIdentity:
         self._nodes: Final = [NodeToJoin.parse(each) for each in arguments.join]
         self._engines: Final[dict[Address, Identity]] = {}
         self._tasks: Final[list[asyncio.Task[None]]] = []
+        self._seldom: Final = SeldomLogger(_logger)
         # How many nodes were not tried yet: a relay may be one of them.
         self._untried = len(self._nodes)
         self._tried: Final = asyncio.Event()
@@ -266,7 +269,9 @@ class NodeIdentity:
             try:
                 await self.identities.reserve(relay)
             except OnwardError as error:
-                _logger.warning(
+                self._seldom.log(
+                    logging.WARNING,
+                    f"unreserved {relay.hex()}",
                     "cannot reserve: %s%s",
                     error,
                     "" if self._nodes else "; no --join names it, so it has to join this node",
@@ -283,7 +288,9 @@ class NodeIdentity:
             try:
                 link = await self._connect(to)
             except (OnwardError, OSError, ValueError, CommandError) as error:
-                _logger.warning(
+                self._seldom.log(
+                    logging.WARNING,
+                    f"unreachable {to.uri}",
                     "the node at %s cannot be joined: %s",
                     to.uri,
                     error,
@@ -292,7 +299,9 @@ class NodeIdentity:
             else:
                 await self._until_closed(link)
                 wait = LONGEST
-                _logger.warning(
+                self._seldom.log(
+                    logging.WARNING,
+                    f"again {to.uri}",
                     "the link to the node at %s is closed; it is joined again in %g s",
                     to.uri,
                     wait,

@@ -273,12 +273,12 @@ async def test_a_neighbour_of_another_name_is_closed(
     monkeypatch.setattr("onward.cli._dispatch.LONGEST", 0.01)
     async with running("--name", "a", "--management") as there, Node() as near:
         async with running("--name", "b", "--neighbour", f"c@{there.uri}"):
-            text = "to neighbour 'a' is closed: it has another name than expected"
-            await until(lambda: _logged(caplog, text))
-            text = f"the link to neighbour {there.uri} is closed; it is joined again in 0.01 s"
-            await until(lambda: _logged(caplog, text))
+            other = "to neighbour 'a' is closed: it has another name than expected"
+            await until(lambda: _logged(caplog, other))
+            again = f"the link to neighbour {there.uri} is closed; it is joined again in 0.01 s"
+            await until(lambda: _logged(caplog, again))
             caplog.clear()
-            await until(lambda: _logged(caplog, text))
+            await until(lambda: _logged(caplog, other))
         rows = await there.answer(near, "network")
         assert [row["node"] for row in rows] == ["a"]
 

@@ -211,6 +211,7 @@ def test_show_checks_a_text(capsys: Capsys, tmp_path: Path) -> None:
         "kind": "key",
         "checksum": "fits",
     }
+    assert main(["identity", "show", f"36#engine:{identity_text(engine)}"]) == Status.OK
     assert main(["identity", "show", f"engine:{identity_text(engine)}"]) == Status.OK
     lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
     assert lines["destination"] == "engine"

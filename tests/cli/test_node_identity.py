@@ -21,6 +21,7 @@ from onward.actors.identity import (
 )
 from onward.actors.workers import Echo
 from onward.cli import main
+from onward.cli._logs import SeldomFilter
 from onward.cli._main import parser_of
 from onward.cli._node import serve
 from onward.cli._node_identity import identity_of
@@ -138,6 +139,19 @@ async def test_it_joins_a_node_again_and_again_until_it_is_there(
             await until(lambda: f"the node at {uri} cannot be joined" in caplog.text)
             await near.listen(uri, expose=[ROUTER])
             await until(lambda: own in identities.peers())
+
+
+async def test_each_node_that_cannot_be_joined_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onward.cli._node_identity.FIRST", 0.01)
+    path, _ = key_file(tmp_path, "far")
+    joins = [f"tcp://127.0.0.1:{port}" for port in (1, 2)]
+    words = ("--identity", str(path), *(word for uri in joins for word in ("--join", uri)))
+    with caplog.filtering(SeldomFilter()):  # as the log of the command is
+        async with served(*words):
+            told = [f"the node at {uri} cannot be joined" for uri in joins]
+            await until(lambda: all(each in caplog.text for each in told))
 
 
 async def test_it_listens_nowhere_and_only_connects(tmp_path: Path) -> None:
