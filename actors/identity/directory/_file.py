@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -38,6 +37,7 @@ from ._request_table import (
 __all__ = [
     "DIRECTORY_FILE_MODE",
     "DirectoryFile",
+    "failure_of",
     "find_directory_row",
     "find_trust_answer",
     "write_trust_request",
@@ -76,7 +76,7 @@ _PAGE: Final = 512
 
 
 class DirectoryFile:
-    """The file of a directory, open to write.
+    """The file of a directory, open to write. One thread at a time uses it.
 
     Args:
         path: The file; it is made if it is not there, with the mode `DIRECTORY_FILE_MODE`. Beside
@@ -100,10 +100,6 @@ class DirectoryFile:
             self._file: Final = self._open()
             to_close.callback(self._file.close)
             self._to_close: Final = to_close.pop_all()
-        # A thread may write while another one reads, or closes it.
-        self._lock: Final = threading.Lock()
-        self._uses: Final[set[object]] = set()
-        self._is_closing = False
 
     def _open(self) -> sqlite3.Connection:
         with _reading(self.path) as found:
@@ -152,8 +148,6 @@ class DirectoryFile:
     ) -> None:
         """Write rows in the place of those of their identities, and remove others, all or none.
 
-        It may be called in another thread than the other methods.
-
         Args:
             rows: The rows.
             gone: The identities with a row to remove.
@@ -162,46 +156,33 @@ class DirectoryFile:
         Raises:
             DirectoryFileFailed: It cannot be written, as when the disk is full. It is as before.
         """
-        with self._alone() as file, _transaction(file):
+        file = self._file
+        with _failures(self.path), _transaction(file):
             # A row that is replaced has the number after all others.
             file.executemany(_REPLACE, rows)
             file.executemany("DELETE FROM entry WHERE identity = ?", ((each,) for each in gone))
             write_answers(file, answers)
 
     def requests(self) -> list[TrustRequest]:
-        """Return the requests that wait, in their order. It may be called in another thread.
+        """Return the requests that wait, in their order.
 
         Raises:
             DirectoryFileFailed: They cannot be read.
         """
-        with self._alone() as file:
-            return read_requests(file)
-
-    @contextmanager
-    def _alone(self) -> Generator[sqlite3.Connection]:
-        """Keep other threads from the file; if it was closed meanwhile, the last one closes it."""
-        use = object()
-        self._uses.add(use)
-        try:
-            with self._lock, _failures(self.path):
-                yield self._file
-        finally:
-            self._uses.discard(use)
-            if self._is_closing:
-                self.close()
+        with _failures(self.path):
+            return read_requests(self._file)
 
     def close(self) -> None:
-        """Close the file: what is in it stays. Idempotent.
+        """Close the file: what is in it stays. Idempotent."""
+        with suppress(sqlite3.Error):
+            self._to_close.close()
 
-        It does not wait: if other threads use it or are about to, the last of them closes it.
-        """
-        self._is_closing = True  # before the look at their uses: they look after those
-        if not self._uses and self._lock.acquire(blocking=False):
-            try:
-                with suppress(sqlite3.Error):
-                    self._to_close.close()
-            finally:
-                self._lock.release()
+
+def failure_of(error: BaseException, path: Path) -> DirectoryFileFailed:
+    """Return the failure of a file, with the reason of an error that none expects too."""
+    if isinstance(error, DirectoryFileFailed):
+        return error
+    return DirectoryFileFailed(path, _line(f"{type(error).__name__}: {error}"))
 
 
 def find_directory_row(path: Path, identity: Identity) -> DirectoryRow | None:

@@ -2,9 +2,9 @@
 
 Changes are written in batches, a second after the first of them. What the node itself says comes
 first, and there is a pause between batches, so that a flood of adverts takes a small part of the
-disk. A node writes each batch in a thread: a commit can wait for the disk, and now and then copies
-the write-ahead log and waits until that is on the disk, which would hold up its loop. What changes
-meanwhile is written later.
+disk. A node writes each batch in the thread of the file: a commit can wait for the disk, and now
+and then copies the write-ahead log and waits until that is on the disk, which would hold up its
+loop. What changes meanwhile is written later.
 
 A process that is killed loses those alone that were not written yet. While they cannot be written,
 as when the disk is full, the directory goes on in memory, and they are tried again.
@@ -30,7 +30,7 @@ from ....protocol.identity import (
     RowJournal,
 )
 from .._errors import DirectoryFileFailed
-from ._file import DirectoryFile
+from ._file import DirectoryFile, failure_of
 from ._request_table import TrustAnswer
 from ._trust_requests import InThread, TrustRequests
 
@@ -56,8 +56,8 @@ class DirectorySaver:
         journal: Its journal.
         file: Its file.
         after: Calls a function after a time in seconds, as `Worker.after` does.
-        in_thread: Calls a function in a thread, and returns what to wait for; `None`: what is due
-            is written at once, as there are no threads.
+        in_thread: Calls a function in the thread of the file; `None`: what is due is written at
+            once, as there are no threads.
         set_trust: Sets the trust in an identity as another process has asked; `None`: in the
             directory, which tells no subscriber.
 
@@ -147,17 +147,18 @@ class DirectorySaver:
         self._start(batch, self._in_thread)
 
     def _start(self, batch: _Batch, in_thread: InThread) -> asyncio.Future[None]:
-        """Write changes in a thread; return what to wait for."""
+        """Write changes in the thread; return what to wait for."""
         writing = in_thread(partial(self._write, batch))
         self._batch, self._writing = batch, writing
-        writing.add_done_callback(lambda _: self._written(batch))
+        writing.add_done_callback(partial(self._written, batch))
         return writing
 
-    def _written(self, batch: _Batch) -> None:
+    def _written(self, batch: _Batch, writing: asyncio.Future[None]) -> None:
+        error = writing.exception()
         if batch is not self._batch:
             return  # it was looked at when the file was closed
         self._batch = self._writing = None
-        self._go_on(saved=self._end(batch))
+        self._go_on(saved=self._end(batch, error))
         if self._is_closed:
             self._say_lost()
 
@@ -171,28 +172,23 @@ class DirectorySaver:
     async def save_all(self) -> None:
         """Write all changes at the end, without a pause; those that cannot be written are left."""
         self._is_ending = True
-        await self.requests.end()
+        self.requests.close()
         if self._writing is not None:
             await asyncio.wait((self._writing,))
-            await asyncio.sleep(0)  # what came of it is looked at then
         while batch := self._begin():
+            failures = self.failures
             if self._in_thread is None:
-                self._write(batch)
-                self._end(batch)
+                self._end(batch, self._try(batch))
                 await asyncio.sleep(0)
             else:
                 await asyncio.wait((self._start(batch, self._in_thread),))
-                await asyncio.sleep(0)
-            if batch.error is not None:
+            if self.failures > failures:
                 break
 
     def save(self) -> bool:
         """Write a batch of changes; return whether it is written, and false if there is none."""
         batch = self._begin()
-        if batch is None:
-            return False
-        self._write(batch)
-        return self._end(batch)
+        return batch is not None and self._end(batch, self._try(batch))
 
     def _begin(self) -> _Batch | None:
         """Return the changes to write next, as they are now; `None` if there are none."""
@@ -200,8 +196,7 @@ class DirectorySaver:
         answers = self.requests.ready(identities, self._journal)
         if not identities and not answers:
             return None
-        error = DirectoryFileFailed(self._file.path, "the write has ended in between")
-        batch = _Batch(error, answers)
+        batch = _Batch(answers)
         for identity in identities:
             row = self._directory.row(identity)
             if row is None:
@@ -211,19 +206,22 @@ class DirectorySaver:
         return batch
 
     def _write(self, batch: _Batch) -> None:
-        """Write changes, which may be done in a thread."""
-        try:
-            self._file.save(batch.rows, batch.gone, batch.answers.items())
-        except DirectoryFileFailed as error:
-            batch.error = error
-        else:
-            batch.error = None
+        """Write changes, which may be done in the thread."""
+        self._file.save(batch.rows, batch.gone, batch.answers.items())
 
-    def _end(self, batch: _Batch) -> bool:
+    def _try(self, batch: _Batch) -> DirectoryFileFailed | None:
+        """Write changes; return why they are not written."""
+        try:
+            self._write(batch)
+        except DirectoryFileFailed as error:
+            return error
+        return None
+
+    def _end(self, batch: _Batch, error: BaseException | None) -> bool:
         """Go on after changes were written; return whether they were."""
-        if batch.error is not None:
+        if error is not None:
             self._journal.end(None)
-            self._failed(batch.error)
+            self._failed(failure_of(error, self._file.path))
             return False
         self._journal.end(frozenset(row.identity for row in batch.rows))
         for number in batch.answers:
@@ -247,18 +245,21 @@ class DirectorySaver:
             )
         self.trouble = error.reason
 
-    def close(self) -> None:
+    def close(self) -> asyncio.Future[None] | None:
         """Close the file, without a wait. What is not written is lost, which is logged.
 
-        What a thread writes meanwhile is still written, and the thread closes the file then.
+        What waits to be written in the thread is still written there.
+
+        Returns:
+            What to wait for until the thread has closed the file; `None` if it is closed.
         """
         if self._is_closed:
-            return
+            return None
         self._is_closed = True
         self.requests.close()
         batch = self._batch
         if batch is not None and self._writing is not None and self._writing.done():
-            self._written(batch)
+            self._written(batch, self._writing)
         elif batch is not None:
             _logger.warning(
                 "%s: the changes of %d identities are still being written; the file is closed then",
@@ -268,7 +269,10 @@ class DirectorySaver:
             )
         else:
             self._say_lost()
+        if self._in_thread is not None:
+            return self._in_thread(self._file.close)
         self._file.close()
+        return None
 
     def _say_lost(self) -> None:
         """Log what is not written and will not be."""
@@ -287,13 +291,11 @@ class _Batch:
     """Changes that are written together.
 
     Attributes:
-        error: Why they are not written; `None` once they are.
         answers: The answers to requests to write, by their numbers.
         rows: The rows to write.
         gone: The identities with a row to remove.
     """
 
-    error: DirectoryFileFailed | None
     answers: dict[int, TrustAnswer]
     rows: list[DirectoryRow] = field(default_factory=list[DirectoryRow])
     gone: list[Identity] = field(default_factory=list[Identity])

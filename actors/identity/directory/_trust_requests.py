@@ -1,8 +1,8 @@
 """Requests of other processes for a trust, as the node takes them that has the file.
 
-`onward identity ban` writes one into the file. The node looks for them in a thread, again and
-again, and sets each trust on its loop, as a worker of the node would. A request is there until what
-it asks for is saved, so that it outlasts a process that is killed in between.
+`onward identity ban` writes one into the file. The node looks for them in the thread of the file,
+again and again, and sets each trust on its loop, as a worker of the node would. A request is there
+until what it asks for is saved, so that it outlasts a process that is killed in between.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeVar
 
 from ....protocol.identity import (
     BadIdentity,
@@ -22,19 +21,25 @@ from ....protocol.identity import (
     parse_identity_bytes,
     short_text,
 )
-from .._errors import DirectoryFileFailed
-from ._file import DirectoryFile
+from ._file import DirectoryFile, failure_of
 from ._request_table import TrustAnswer, TrustRequest
 
 __all__ = ["TRUST_LOOK", "InThread", "TrustRequests"]
 
-InThread: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
-"""Calls a function in a thread, and returns what to wait for."""
+T = TypeVar("T")
 
 TRUST_LOOK: Final = 1.0
 """Time between two looks for requests in the file of a directory, in seconds."""
 
 _logger = logging.getLogger("onward.actors.identity")
+
+
+class InThread(Protocol):
+    """A way to call functions in one thread, in their order."""
+
+    def __call__(self, action: Callable[[], T], /) -> asyncio.Future[T]:
+        """Call a function; return what it will return or raise."""
+        ...
 
 
 class TrustRequests:
@@ -45,8 +50,8 @@ class TrustRequests:
         set_trust: Sets the trust in an identity.
         save_soon: Has changes and answers written in a later turn of the loop.
         after: Calls a function after a time in seconds, as `Worker.after` does.
-        in_thread: Calls a function in a thread, and returns what to wait for; `None`: there are no
-            looks, as there are no threads.
+        in_thread: Calls a function in the thread of the file; `None`: there are no looks, as there
+            are no threads.
 
     Attributes:
         answers: The answers that are not written yet, by the numbers of the requests. Each has an
@@ -73,7 +78,6 @@ class TrustRequests:
         self._in_thread: Final = in_thread
         # A look may end after the answer to what it has found was written.
         self._last = 0
-        self._looking: asyncio.Future[None] | None = None
         self._is_closed = False
 
     def take(self, requests: Iterable[TrustRequest]) -> None:
@@ -139,52 +143,31 @@ class TrustRequests:
 
     def _look(self, in_thread: InThread) -> None:
         if not self._is_closed:
-            look = _Look(DirectoryFileFailed(self._file.path, "the look has ended in between"))
-            self._looking = in_thread(partial(self._read, look))
-            self._looking.add_done_callback(lambda _: self._looked(look))
+            in_thread(self._file.requests).add_done_callback(self._looked)
 
-    def _read(self, look: _Look) -> None:
-        """Read the requests, in a thread."""
-        try:
-            look.requests = self._file.requests()
-        except DirectoryFileFailed as error:
-            look.error = error
-        else:
-            look.error = None
-
-    def _looked(self, look: _Look) -> None:
+    def _looked(self, look: asyncio.Future[list[TrustRequest]]) -> None:
+        error = look.exception()
         if self._is_closed:
             return
-        reason = "" if look.error is None else look.error.reason
-        if reason and not self.trouble:
+        try:
+            if error is None:
+                self.trouble = ""
+                self.take(look.result())
+            else:
+                self._failed(error)
+        finally:
+            self.look_again()
+
+    def _failed(self, error: BaseException) -> None:
+        failure = failure_of(error, self._file.path)
+        if not self.trouble:
             _logger.error(
                 "%s; requests in it are taken as soon as they can be read",
-                look.error,
+                failure,
                 extra={"event": "identity.trust_requests_not_read"},
             )
-        self.trouble = reason
-        self.take(look.requests)
-        self.look_again()
-
-    async def end(self) -> None:
-        """Look no more, and wait for the end of a look."""
-        self.close()
-        if self._looking is not None:
-            await asyncio.wait((self._looking,))
+        self.trouble = failure.reason
 
     def close(self) -> None:
-        """Look no more: what comes now waits for the next node."""
+        """Look no more: what comes now, or is found by a look now, waits for the next node."""
         self._is_closed = True
-
-
-@dataclass(slots=True)
-class _Look:
-    """A look for requests.
-
-    Attributes:
-        error: Why they cannot be read; `None` if they can.
-        requests: The requests.
-    """
-
-    error: DirectoryFileFailed | None
-    requests: list[TrustRequest] = field(default_factory=list[TrustRequest])

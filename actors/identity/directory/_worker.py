@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ....protocol import Address, Message
 from ....protocol.identity import (
@@ -35,7 +36,6 @@ from .._errors import DirectoryFileInUse
 from ._file import DirectoryFile
 from ._saver import DirectorySaver
 from ._service import DirectoryService
-from ._trust_requests import InThread
 
 __all__ = ["DIRECTORY", "OPEN_WAIT", "DirectoryWorker"]
 
@@ -47,6 +47,8 @@ OPEN_WAIT: Final = 2.0
 Then the file is in use."""
 _OPEN_AGAIN: Final = 0.1
 
+T = TypeVar("T")
+
 _DENIED: Final = "the directory takes messages of this node alone"
 _ACCEPTED: Final = frozenset({PutOutcome.STORED, PutOutcome.REPLACED, PutOutcome.KNOWN})
 
@@ -57,6 +59,9 @@ class DirectoryWorker(Worker):
     It takes `LookupIdentityRequest` and `UpdateIdentityRequest` as payloads, and answers with their
     responses. Any other message gets an error reply. What another node has sent is refused, and an
     update of it is answered with `DENIED`.
+
+    The file has a thread of its own, as others wait for what peers make slow, such as a look-up of
+    the name of a host. On a loop without threads it is used on the loop.
 
     Args:
         verifiers: Public keys that are ready to verify.
@@ -79,6 +84,7 @@ class DirectoryWorker(Worker):
         self._given: Final = verifiers, milliseconds
         self._path: Final = path
         self._limits: Final = limits
+        self._executor: ThreadPoolExecutor | None = None
         self.service: DirectoryService
 
     async def on_start(self) -> None:
@@ -95,17 +101,20 @@ class DirectoryWorker(Worker):
             return
         journal = RowJournal()
         service = DirectoryService(*self._given, call_soon, self._limits, journal)
-        file = await _opened(self._path)
-        try:
+        with ExitStack() as to_undo:
+            if getattr(self.node.loop, "no_threads", None) is None:
+                self._executor = ThreadPoolExecutor(1, "onward-directory")
+                to_undo.callback(self._executor.shutdown, wait=False)
+            file = await self._opened(self._path)
             saver = DirectorySaver(
-                *(service.directory, journal, file, self.after, self._in_thread()),
+                *(service.directory, journal, file, self.after),
+                in_thread=None if self._executor is None else self._in_thread,
                 set_trust=service.set_trust,
             )
+            to_undo.callback(saver.close)
             for _ in saver.load():
                 await asyncio.sleep(0)
-        except BaseException:
-            file.close()
-            raise
+            to_undo.pop_all()
         service.saver = saver
         saver.wake()
         saver.requests.look_again()
@@ -119,14 +128,37 @@ class DirectoryWorker(Worker):
         try:
             await saver.save_all()
         finally:
-            saver.close()
+            closing = saver.close()
+            if self._executor is not None:
+                self._executor.shutdown(wait=False)
+        if closing is not None:
+            await asyncio.wait((closing,))
 
-    def _in_thread(self) -> InThread | None:
-        """Return what calls a function in a thread; `None` on a loop without threads."""
+    def _in_thread(self, action: Callable[[], T], /) -> asyncio.Future[T]:
+        """Call a function in the thread of the file, after those before."""
+        return self.node.loop.run_in_executor(self._executor, action)
+
+    async def _opened(self, path: Path) -> DirectoryFile:
+        """Open the file, which a command may have for a moment."""
         loop = self.node.loop
-        if getattr(loop, "no_threads", None) is not None:
-            return None
-        return partial(loop.run_in_executor, None)
+        until = loop.time() + OPEN_WAIT
+        while True:
+            try:
+                return await self._open(path)
+            except DirectoryFileInUse:
+                if loop.time() >= until:
+                    raise
+                await asyncio.sleep(_OPEN_AGAIN)
+
+    async def _open(self, path: Path) -> DirectoryFile:
+        if self._executor is None:
+            return DirectoryFile(path)
+        opening = self._executor.submit(DirectoryFile, path)
+        try:
+            return await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
 
     def handle_message(self, message: Message) -> Awaitable[None] | None:
         """Answer a request of a worker of this node."""
@@ -177,17 +209,10 @@ class DirectoryWorker(Worker):
         self.node.answer_error(message, reason + detail)
 
 
-async def _opened(path: Path) -> DirectoryFile:
-    """Open a file, which a command may have for a moment."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + OPEN_WAIT
-    while True:
-        try:
-            return DirectoryFile(path)
-        except DirectoryFileInUse:
-            if loop.time() >= until:
-                raise
-            await asyncio.sleep(_OPEN_AGAIN)
+def _close_opened(opening: Future[DirectoryFile]) -> None:
+    """Close a file that was opened for a node which has stopped meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _is_of(identity: Identity, advert: AdvertEnvelope) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +56,18 @@ def saver_of(identities: Identities) -> DirectorySaver:
     return saver
 
 
+@contextmanager
+def held(saver: DirectorySaver) -> Generator[None]:
+    """Hold up the thread of the file."""
+    end = threading.Event()
+    assert saver._in_thread is not None
+    saver._in_thread(end.wait)
+    try:
+        yield
+    finally:
+        end.set()
+
+
 async def test_a_disk_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -> None:
     path = tmp_path / "node.directory"
     async with Node("a") as a:
@@ -63,13 +78,13 @@ async def test_a_disk_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -> 
         ours.directory.forget(ONE)  # there is nothing to write after all
         assert saver._is_scheduled
         await eventually(lambda: not saver._is_scheduled)
-        with saver._file._lock:
+        with held(saver):
             ours.directory.set_trust(ONE, 1)
             await eventually(lambda: saver._writing)
             # The loop goes on, and what changes now is written after that.
             ours.directory.set_trust(ONE, 2)
             ours.directory.set_trust(OTHER, 3)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             assert saver.unsaved == 2
         await eventually(lambda: saver.unsaved == 0)
     async with Node("a") as a:
@@ -122,7 +137,7 @@ async def test_the_end_does_not_wait_for_a_thread_that_writes(
             (pages,) = saver._file._file.execute("PRAGMA page_count").fetchone()
             saver._file._file.execute(f"PRAGMA max_page_count={pages}")
         caplog.clear()
-        with saver._file._lock:
+        with held(saver):
             for number in range(SAVE_BATCH):
                 ours.directory.set_trust(key_of(f"many {number}").identity, 1)
             await eventually(lambda: saver._writing)
@@ -130,11 +145,13 @@ async def test_the_end_does_not_wait_for_a_thread_that_writes(
             ending = asyncio.create_task(saver.save_all())
             await asyncio.sleep(0)
             ending.cancel()
-            saver.close()  # the thread has not written yet
+            closing = saver.close()  # the thread has not written yet
             under_way = "the changes of 256 identities are still being written"
             assert caplog.messages == [f"{path}: {under_way}; the file is closed then"]
             with pytest.raises(DirectoryFileInUse):
                 DirectoryFile(path)
+        assert closing is not None
+        await closing
         await eventually(lambda: saver._batch is None)
         lost, why = (1, "there was no time to write them")
         if is_full:
@@ -153,19 +170,21 @@ async def test_a_thread_that_has_just_written_is_seen_at_the_end(
         saver = saver_of(ours)
         await eventually(lambda: saver.unsaved == 0 and not saver._is_scheduled)
         caplog.clear()
-        held: asyncio.Future[None] = a.loop.create_future()
+        writes = list[asyncio.Future[Any]]()
 
-        def in_thread(write: Callable[[], None]) -> asyncio.Future[None]:
-            write()
-            return held
+        def in_thread(action: Callable[[], object]) -> asyncio.Future[Any]:
+            writes.append(a.loop.create_future())
+            action()
+            return writes[-1]
 
         monkeypatch.setattr(saver, "_in_thread", in_thread)
         ours.directory.set_trust(ONE, 1)
         await eventually(lambda: saver._writing)
-        held.set_result(None)
-        saver.close()
+        writes[0].set_result(None)
+        closing = saver.close()
         assert saver.unsaved == 0
         await asyncio.sleep(0)  # its own word comes after that
+        assert closing is writes[1]
     assert caplog.messages == []
     assert find_directory_row(tmp_path / "node.directory", ONE)
 
@@ -259,36 +278,102 @@ async def test_requests_that_cannot_be_read_are_looked_for_again(
 
 
 @pytest.mark.usefixtures("looks")
-async def test_the_end_of_a_node_is_after_that_of_a_look(tmp_path: Path) -> None:
+async def test_what_holds_up_other_threads_does_not_hold_up_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    async with Node("a") as a:
+        ours = await attached(a, directory=path)
+        # A peer can do that: the name of a host in its advert is looked up slowly.
+        a.loop.set_default_executor(ThreadPoolExecutor(1))
+        end = threading.Event()
+        holding = a.loop.run_in_executor(None, end.wait)
+        try:
+            number = write_trust_request(path, ONE, TRUST_BANNED)
+            await eventually(lambda: find_trust_answer(path, number) is TrustAnswer.TAKEN)
+            ours.directory.set_trust(OTHER, TRUST_BANNED)
+            await a.stop()
+        finally:
+            end.set()
+            await holding
+    assert all(find_directory_row(path, each) for each in (ONE, OTHER))
+
+
+@pytest.mark.usefixtures("looks")
+async def test_a_look_that_waits_keeps_no_change_from_being_written(tmp_path: Path) -> None:
     path = tmp_path / "node.directory"
     async with Node("a") as a:
         ours = await attached(a, directory=path)
         saver = saver_of(ours)
-        with saver._file._lock:
-            await eventually(lambda: saver._file._uses)
-            number = write_trust_request(path, ONE, 1)
+        number = write_trust_request(path, OTHER, 1)
+        with held(saver):
+            assert saver._in_thread is not None
+            saver.requests._look(saver._in_thread)
+            ours.directory.set_trust(ONE, TRUST_BANNED)
             ending = asyncio.create_task(saver.save_all())
-            await asyncio.sleep(0.01)
-            assert not ending.done()
-        await ending
-        saver.close()
+            await asyncio.sleep(0)
+            ending.cancel()
+            closing = saver.close()
+        assert closing is not None
+        await closing
         DirectoryFile(path).close()
-        await asyncio.sleep(0.01)
-        assert ours.directory.directory.trust(ONE) == TRUST_DEFAULT
+    assert find_directory_row(path, ONE)
     assert find_trust_answer(path, number) is TrustAnswer.WAITS  # for the next node
 
 
 @pytest.mark.usefixtures("looks")
-async def test_a_look_does_not_close_a_file_that_is_to_be_written(tmp_path: Path) -> None:
+async def test_looks_and_writes_go_on_after_any_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "node.directory"
+
+    def fail(*arguments: object) -> None:
+        raise MemoryError("no page")
+
+    told = list[object]()
     async with Node("a") as a:
         ours = await attached(a, directory=path)
         saver = saver_of(ours)
-        with saver._file._lock:
-            await eventually(lambda: saver._file._uses)
+        await eventually(lambda: saver.unsaved == 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(DirectoryFile, "requests", fail)
+            patch.setattr(DirectoryFile, "save", fail)
             ours.directory.set_trust(ONE, 1)
-            await eventually(lambda: len(saver._file._uses) == 2)
-            saver.close()
-        await eventually(lambda: saver._batch is None)
+            await eventually(lambda: saver.requests.trouble and saver.trouble)
+        assert saver.requests.trouble == saver.trouble == "MemoryError: no page"
+        assert [each.split("; ")[0] for each in caplog.messages] == [
+            f"{path}: MemoryError: no page"
+        ] * 2
+        await eventually(lambda: not saver.requests.trouble and not saver.unsaved)
+        # What is wrong with a request is told by the loop, and others are taken.
+        a.loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        with monkeypatch.context() as patch:
+            patch.setattr(saver.requests, "_set_trust", fail)
+            write_trust_request(path, ONE, 3)
+            await eventually(lambda: told)
+        write_trust_request(path, OTHER, 4)
+        await eventually(lambda: ours.directory.directory.trust(OTHER) == 4)
+        assert isinstance(told[0], MemoryError)
     assert find_directory_row(path, ONE)
-    DirectoryFile(path).close()
+
+
+async def test_a_file_is_closed_that_is_opened_for_a_node_that_has_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, begun, end = tmp_path / "node.directory", threading.Event(), threading.Event()
+    make = DirectoryFile._open
+
+    def slow(file: DirectoryFile) -> object:
+        begun.set()
+        end.wait()
+        return make(file)
+
+    async with Node("a") as a:
+        with monkeypatch.context() as patch:
+            patch.setattr(DirectoryFile, "_open", slow)
+            starting = asyncio.create_task(attached(a, directory=path))
+            await eventually(begun.is_set)  # and the loop goes on
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+            end.set()
+    async with Node("a") as a:
+        await attached(a, directory=path)
