@@ -1,5 +1,5 @@
 """The `onward` command: a broker, a node, and messages from the shell."""
 
-from ._main import main
+from ._start import main
 
 __all__ = ["main"]

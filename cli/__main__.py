@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ._main import main
+from ._start import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ from ._context import apply_context
 from ._status import CommandError, Status, status_of
 from ._version import Version
 
-__all__ = ["main"]
+__all__ = ["run_command"]
 
 _DESCRIPTION: Final = "Routed actors: run a broker or a node, and send messages along routes."
 
@@ -84,7 +84,7 @@ _STANDARD_FILES: Final = ("stdin", "stdout", "stderr")
 """The names in `sys` of the files with the numbers 0, 1 and 2."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
