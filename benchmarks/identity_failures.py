@@ -375,7 +375,7 @@ async def add_messages(report: Report, size: Size) -> None:
         router = theirs._router  # pyright: ignore[reportPrivateUsage]
         for each in (OTHER, REFUSED):
             router.verifiers.is_signed_by(each.identity, each.sign(b"before"), b"before")
-        router.ban(REFUSED.identity)
+        router.standing.ban(REFUSED.identity)
         session, numbers = router.peers.sessions[ours.own], count()
         body = encode_message(Message((ENGINE,), (), b"x" * 64, None, None))
         started = router.milliseconds() + 20_000

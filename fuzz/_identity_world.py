@@ -256,7 +256,7 @@ class World:
             ("sessions", len(router.peers.sessions), OPTIONS.max_peers),
             ("windows", len(router.incoming._windows), 2 * OPTIONS.max_correspondents),
             ("clocks", len(router.greetings._clocks), OPTIONS.max_peers + 1),
-            ("destinations that are waited for", len(router._parked), 1024),
+            ("destinations that are waited for", len(router.awaited._parked), 1024),
             ("verifiers", len(router.verifiers), 16_384),
             ("topics", len(self.identities.topics()), OPTIONS.max_topics + 1),
             ("messages that are held", held.held, LOAD.held_messages),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["CLOCK_TOLERANCE", "ClockWatch"]
+if TYPE_CHECKING:
+    from ._router import Router
+
+__all__ = ["CLOCK_TOLERANCE", "ClockFollower", "ClockWatch"]
+
+_logger: Final = logging.getLogger("onward.actors.identity")
 
 CLOCK_TOLERANCE: Final = 5_000
 """Most time by which a clock may be set, in milliseconds, without more. Beyond: the node signs its
@@ -42,3 +48,54 @@ class ClockWatch:
 
     def _now_ahead(self) -> int:
         return self._milliseconds() - int(self._loop_time() * 1000)
+
+
+class ClockFollower:
+    """The answer of a router to steps of the clock of its node.
+
+    Args:
+        router: The router.
+    """
+
+    __slots__ = ("_router", "_watch")
+
+    def __init__(self, router: Router) -> None:
+        self._router: Final = router
+        self._watch: Final = ClockWatch(router.milliseconds, router.loop_time)
+
+    def follow(self) -> bool:
+        """Sign all adverts anew and tell them if the clock was set; return whether it was.
+
+        If it was set back, ids of messages to this node and what it has asked for are of a time to
+        come. So this node and the others begin anew with each other, as if it was started again.
+        """
+        step = self._watch.take_step()
+        if not step:
+            return False
+        _logger.warning(
+            "the clock was set by %+.1f s: adverts are signed anew",
+            step / 1000,
+            extra={"event": "identity.clock_set"},
+        )
+        router = self._router
+        greeted = [each.node for each in router.peers.sessions.values() if each.is_greeted]
+        if step < 0:
+            router.started = router.milliseconds() - 1
+            router.incoming.begin_anew(router.started)
+            router.greetings.clock_set_back()
+            for node in greeted:
+                router.node_lost(node, "the clock of this node was set back")
+        router.own_adverts.sign_anew()
+        for session in tuple(router.peers.sessions.values()):
+            router.greetings.greet(session)
+        for part in router.parts:
+            part.clock_set(back=step < 0)
+        for node in greeted:
+            if step > 0:
+                # Its advert was of a time to come here, and others may not have it.
+                router.lookups.ask_at(node, node)
+                continue
+            for part in router.parts:
+                part.node_joined(node)
+            router.awaited.found_at(node)
+        return True

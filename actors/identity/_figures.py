@@ -80,7 +80,7 @@ class Figures(RouterPart):
             "engines": len(router.engines),
             "nodes": len(self._present),
             "links": len(tuple(router.links.identities())),
-            "parked": router.parked,
+            "parked": router.awaited.messages,
             "known": known.held + known.used + known.unknown,
             "joined": self.joined,
             "lost": self.lost,

@@ -101,7 +101,7 @@ class Incoming:
             counts["messages of an engine that is at another node"] += 1
             return
         own = origin is not None or message.src == node
-        if not own and not self._router.says_to_be_at(message.src, node):
+        if not own and not self._router.heard_adverts.says_to_be_at(message.src, node):
             # Believed of itself alone, by its advert. It may have been told while it was banned.
             counts["messages of an engine that has not said to be at the node"] += 1
             self._router.lookups.ask_at(node, message.src)
@@ -110,7 +110,7 @@ class Incoming:
             self._router.lookups.say_if_not_here(node, message)
         elif message.src != node and not self._router.is_at(message.src, node):
             # Believed of itself: its identity is the digest of this node, or its advert says so.
-            self._router.learn(message.src, node)
+            self._router.heard_adverts.learn(message.src, node)
 
     def accept(
         self,

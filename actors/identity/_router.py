@@ -8,30 +8,24 @@ the directory are parts of it: each serves its kind of destination and its recor
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
-from ...protocol import IDENTITY, Address, Message, NotExposed, UnreadableAddress, counted
+from ...protocol import Address, Message, NotExposed, UnreadableAddress
 from ...protocol.identity import (
     SCOPE_ANY,
-    TRUST_BANNED,
     AdvertKind,
     AtNode,
     DeliverLocally,
     Destination,
     DestinationKind,
     DirectoryLimits,
-    EngineAdvert,
     Identity,
     IdentityError,
-    IdentityUpdated,
     LookUp,
     RefusalReason,
     Refuse,
-    Reliability,
     ReplayWindows,
     RoutingDecision,
     RoutingLimits,
@@ -45,33 +39,31 @@ from ...protocol.identity import (
     ViaNode,
     ViaRelay,
     parse_target,
-    read_advert,
 )
 from .._errors import Unresolved
 from .._worker import Worker
 from ..routing._pending import Pending
 from ._carriage import ENGINE, Carriage, is_reserved
-from ._clock import ClockWatch
+from ._clock import ClockFollower
 from ._correspondences import Correspondences
 from ._engines import Engine, Engines
 from ._incoming import Incoming
 from ._options import IdentityOptions
 from ._other_threads import OtherThreads
 from ._outgoing import ONWARD, Outgoing, check_security
-from ._parking import Parking
+from ._parking import Awaited
 from ._router_part import RouterParts
 from .directory._heard_adverts import HeardAdverts
 from .directory._lookups_part import LookupsPart
 from .directory._own_adverts import OwnAdverts
 from .directory._service import DirectoryService
+from .directory._standing import Standing
 from .links._dialling import Dialling
 from .links._greetings import Greetings
 from .links._peers import PeerEvents, Peers
 from .links._session import Session
 
 __all__ = ["Router"]
-
-_logger: Final = logging.getLogger("onward.actors.identity")
 
 
 class Router(RouterParts, PeerEvents):
@@ -96,11 +88,13 @@ class Router(RouterParts, PeerEvents):
         greetings: What nodes tell each other first.
         sealing_keys: The keys that what is sealed for the node is opened with. Call
             `own_adverts.changed` when the present one has changed.
+        awaited: The identities that messages wait for.
         lookups: The look-ups of the node.
         dialling: The links that it opens for messages.
         own_adverts: The adverts of the node and its engines.
         heard_adverts: The adverts that other nodes tell, and the routes that follow from them.
-        directory: What is known of identities. What it says is banned is banned here.
+        directory: What is known of identities.
+        standing: Which identities are banned, and how messages to others are carried.
         outgoing: What goes out of the node.
         incoming: What comes into it.
         verifiers: Public keys that are ready to verify.
@@ -136,20 +130,15 @@ class Router(RouterParts, PeerEvents):
         share = max(_LEAST_SHARE, most // 4)
         self.links: Final = Correspondences(worker.node, most, share, self.counts)
         self._node: Final = worker.node
-        self._options: Final = options
         self.milliseconds: Final = milliseconds
         self._other_threads: Final = OtherThreads(worker.node.loop)
         # One less, so that what another node sends at once begins no later than it may.
         self.started = milliseconds() - 1
-        self._clock: Final = ClockWatch(milliseconds, self.loop_time)
+        self._clock: Final = ClockFollower(self)
         windows = ReplayWindows(self.started, limit=max(share, 2 * most), share=share)
         self.verifiers: Final = verifiers
         self.directory: Final = directory
-        directory.on_update.append(self._directory_updated)
-        directory.on_lost.append(self._updates_lost)
-        self._banned_there: Final = set(directory.directory.banned())
-        for identity in self._banned_there:
-            self.table.update(Destination(DestinationKind.NODE, identity), None, TRUST_BANNED)
+        self.standing: Final = Standing(self, directory)
         self.peers: Final = Peers(
             worker, key, options, self.table, self.verifiers, self, milliseconds
         )
@@ -160,9 +149,7 @@ class Router(RouterParts, PeerEvents):
         self.greetings: Final = Greetings(self, options, milliseconds)
         self.outgoing: Final = Outgoing(self, key, options)
         self.incoming: Final = Incoming(self, windows, self.verifiers)
-        # The identities of which the directory says how messages to them are carried.
-        self._wished: Final = set[Identity]()
-        self._parked: Final = Parking(options.max_parked)
+        self.awaited: Final = Awaited(self, options.max_parked)
         self.lookups: Final = LookupsPart(self, worker)
         self.add_part(self.lookups)
 
@@ -174,15 +161,15 @@ class Router(RouterParts, PeerEvents):
         self.table.add_engine(engine.identity, worker.value)
         self.links.add_engine(worker)
         self.links.end(engine.identity)  # it was elsewhere before
-        self.found(engine.identity)
+        self.awaited.found(engine.identity)
         self.greetings.tell((engine,))
         return engine
 
     def _engine_ended(self, engine: Engine) -> None:
-        self._parked.end(engine.identity)  # it would go out in the name of the node
+        self.awaited.end(engine.identity)  # it would go out in the name of the node
         self.table.remove_engine(engine.identity)
         self.own_adverts.forget_engine(engine.identity)
-        for part in self._parts:
+        for part in self.parts:
             part.engine_ended(engine)
         self.links.remove_engine(engine.address)
         self.links.end(engine.identity)
@@ -216,23 +203,11 @@ class Router(RouterParts, PeerEvents):
             raise UnreadableAddress(following[0], "the router alone writes it")
         if self._other_threads.is_another():
             return self._other_threads.pending()  # the rule is asked again on the loop
-        target = self.with_wishes(target)
+        target = self.standing.with_wishes(target)
         check_security(to, target)
         kind = DestinationKind.RELAY if _asks_for_relays(target) else target.destination.kind
         part = self.find_part(kind)
         return self._resolve(message, target) if part is None else part.resolve(message, target)
-
-    def with_wishes(self, target: Target) -> Target:
-        """Return a target with what the directory says of its carriage, if it says nothing.
-
-        Behind a relay the destination says it.
-        """
-        if target.tprefs is None and target.destination.kind is not DestinationKind.RELAY:
-            record = self.directory.peek(target.destination.identity)
-            if record is not None and record.local.tprefs is not None:
-                self._wished.add(record.identity)
-                return replace(target, tprefs=record.local.tprefs)
-        return target
 
     def _resolve(self, message: Message, target: Target) -> Message | Pending | None:
         to, sender = message[0][0], message[3]
@@ -244,7 +219,7 @@ class Router(RouterParts, PeerEvents):
                 found = self.links.remember(identity, sender, to[1], Address(0, worker))
                 return message.redirect(*found)
             case ToPeer(node, None):
-                return self.park(node, message, target)
+                return self.awaited.park(node, message, target)
             case ToPeer(node):
                 for used in {identity, node}:
                     self.directory.lookup(used)
@@ -254,7 +229,7 @@ class Router(RouterParts, PeerEvents):
                     route = route[0], Carriage(target.destination.kind).address, *route[1:]
                 return message.redirect(*route)
             case LookUp(wanted):
-                return self.park(wanted.identity, message, target)
+                return self.awaited.park(wanted.identity, message, target)
             case ViaRelay() if DestinationKind.RELAY in self._part_of_kind:
                 return self.part(DestinationKind.RELAY).resolve(message, target)
             case Refuse(reason):
@@ -326,85 +301,6 @@ class Router(RouterParts, PeerEvents):
         if isinstance(route, ViaNode) and route.relay not in self.peers.sessions:
             self.heard_adverts.use(destination)  # its advert may name another one
 
-    def park(self, identity: Identity, message: Message, target: Target) -> Pending:
-        """Return what a message waits for, until more is known of an identity.
-
-        Raises:
-            Unresolved: As many wait for it as may, the message does not wait, or it is for another
-                kind of identity than that one is known to be.
-        """
-        to = message[0][0]
-        self._check_kind(to, identity, target.destination)
-        if target.tprefs is not None and target.tprefs.reliability is Reliability.UNRELIABLE:
-            raise Unresolved(to, "no way to it is known, and the message is not to wait")
-        pending = self._parked.park(identity, self.own_of(message[3]))
-        if pending is None:
-            waiting = counted(self._options.max_parked, "message")
-            raise Unresolved(to, f"{waiting} wait for it already")
-        reason = self.want(identity)
-        if reason is not None:
-            raise Unresolved(to, reason)
-        return pending
-
-    def _check_kind(self, to: Address, identity: Identity, destination: Destination) -> None:
-        """Check that an identity, if it is that of a destination, is not known as another kind.
-
-        Raises:
-            Unresolved: It is, so there is nothing to wait for.
-        """
-        if identity != destination.identity:
-            return
-        kind, record = None, self.directory.peek(identity)
-        if identity == self.own:
-            kind = DestinationKind.NODE
-        elif self.engines.of(identity) is not None:
-            kind = DestinationKind.ENGINE
-        elif record is not None and record.advert is not None:
-            kind = DestinationKind(record.advert.kind)
-        asked = destination.kind
-        if asked is DestinationKind.RELAY:
-            asked = DestinationKind.NODE
-        if kind is not None and kind is not asked:
-            word = kind.name.lower()
-            article = "an" if kind is DestinationKind.ENGINE else "a"
-            raise Unresolved(to, f"it is {article} {word}: write {IDENTITY}#{word}:…")
-
-    @property
-    def parked(self) -> int:
-        """The messages that wait until more is known of where they go."""
-        return sum(map(self._parked.count, self._parked))
-
-    def want(self, identity: Identity) -> str | None:
-        """Dial a node that messages wait for, or look up an identity; return why not."""
-        if self.dialling.is_dialable(identity):
-            return self.dialling.dial(identity)
-        return self.lookups.wanted(identity)
-
-    def is_awaited(self, identity: Identity) -> bool:
-        """Whether messages wait until more is known of an identity."""
-        return identity in self._parked
-
-    def want_parked(self) -> None:
-        """Look up all that messages wait for, as there is one more node to ask."""
-        for identity in self._parked:
-            self.want(identity)
-
-    def found(self, identity: Identity) -> None:
-        """Resolve again what waits for an identity, as more is known of it."""
-        self.lookups.found(identity)
-        self._parked.resume(identity)
-
-    def not_found(self, identity: Identity, reason: str) -> None:
-        """Refuse what waits for an identity."""
-        self._parked.refuse(identity, reason)
-
-    def found_at(self, node: Identity) -> None:
-        """Resolve again what waits for a node, and for engines at it."""
-        for identity in list(self._parked):
-            decision = self.decide(Destination(DestinationKind.ENGINE, identity))
-            if identity == node or isinstance(decision, ToPeer):
-                self.found(identity)
-
     def home(self, identity: Identity) -> Identity | None:
         """Return the node to give a message for an identity to."""
         destination = Destination(DestinationKind.ENGINE, identity)
@@ -425,59 +321,24 @@ class Router(RouterParts, PeerEvents):
 
     def session_opened(self, session: Session) -> None:
         """Greet the other node: it takes messages from then on."""
-        if not self._follow_clock():  # which greets all
+        if not self._clock.follow():  # which greets all
             self.greetings.greet(session)
 
     def say_alive(self) -> None:
         """Send all other nodes a sign of life."""
-        if not self._follow_clock():
+        if not self._clock.follow():
             self.greetings.tell()
-
-    def _follow_clock(self) -> bool:
-        """Sign all adverts anew and tell them if the clock was set; return whether it was.
-
-        If it was set back, ids of messages to this node and what it has asked for are of a time to
-        come. So this node and the others begin anew with each other, as if it was started again.
-        """
-        step = self._clock.take_step()
-        if not step:
-            return False
-        _logger.warning(
-            "the clock was set by %+.1f s: adverts are signed anew",
-            step / 1000,
-            extra={"event": "identity.clock_set"},
-        )
-        greeted = [each.node for each in self.peers.sessions.values() if each.is_greeted]
-        if step < 0:
-            self.started = self.milliseconds() - 1
-            self.incoming.begin_anew(self.started)
-            self.greetings.clock_set_back()
-            for node in greeted:
-                self._node_lost(node, "the clock of this node was set back")
-        self.own_adverts.sign_anew()
-        for session in tuple(self.peers.sessions.values()):
-            self.greetings.greet(session)
-        for part in self._parts:
-            part.clock_set(back=step < 0)
-        for node in greeted:
-            if step > 0:
-                # Its advert was of a time to come here, and others may not have it.
-                self.lookups.ask_at(node, node)
-                continue
-            for part in self._parts:
-                part.node_joined(node)
-            self.found_at(node)
-        return True
 
     def session_closed(self, session: Session) -> None:
         """End the requests that went over a session, and have later messages wait for another."""
         self.dialling.node_lost(session)
-        self._node_lost(session.node, "the link between the nodes has ended")
+        self.node_lost(session.node, "the link between the nodes has ended")
 
-    def _node_lost(self, node: Identity, detail: str) -> None:
+    def node_lost(self, node: Identity, detail: str) -> None:
+        """End the requests to a node and to the engines at it: it does not go on with them."""
         for identity in self._identities_at(node):
             self.links.way_lost(identity, detail)
-        for part in self._parts:
+        for part in self.parts:
             part.node_lost(node)
 
     def received(self, session: Session, record: bytes) -> None:
@@ -486,7 +347,7 @@ class Router(RouterParts, PeerEvents):
 
     def needs(self, node: Identity) -> bool:
         """Whether the link to a node is needed while no message goes over it."""
-        if any(part.needs(node) for part in self._parts):
+        if any(part.needs(node) for part in self.parts):
             return True
         return any(map(self.links.is_waiting, self._identities_at(node)))
 
@@ -503,102 +364,29 @@ class Router(RouterParts, PeerEvents):
         joined = not session.is_greeted
         if not joined and self.greetings.started(session.node) != before:
             joined = True  # the session goes on, and what was asked of the node before does not
-            self._node_lost(session.node, "the node has been started anew")
+            self.node_lost(session.node, "the node has been started anew")
         self.peers.greeted(session)
         # A session begins with the advert of its node, and so do new keys.
         began = any(each.kind is AdvertKind.NODE for each in greeting.adverts)
-        for part in self._parts:
+        for part in self.parts:
             if joined and session.is_greeted:
                 part.node_joined(session.node)
             elif began and session.is_greeted:
                 part.node_began(session.node)
         if joined:
             # What it tells later resumes what waits for that, as the directory changes by it.
-            self.found_at(session.node)
-
-    def ban(self, identity: Identity) -> None:
-        """Refuse all of an identity, and end its session and the requests to it."""
-        kind = DestinationKind.NODE
-        if isinstance(self.table.route(Destination(DestinationKind.ENGINE, identity)), AtNode):
-            kind = DestinationKind.ENGINE
-        # First the session: its end finds the engines at the node by the routes that are purged.
-        self.peers.disconnect(identity, "it is banned")
-        self.table.update(Destination(kind, identity), None, TRUST_BANNED)
-        self.links.way_lost(identity, "the identity is banned")
-        for part in self._parts:
-            part.banned(identity)
-
-    def unban(self, identity: Identity) -> None:
-        """Accept messages of an identity again; a node has to join anew."""
-        self.table.update(Destination(DestinationKind.NODE, identity), None)
-        self.own_adverts.banned_no_longer(identity)
-        self.found(identity)
-        self.lookups.ask(identity)  # what was told of it meanwhile was refused
-
-    def _directory_updated(self, update: IdentityUpdated) -> None:
-        """Ban what has no trust any more, and no longer what has some again; follow adverts."""
-        identity, banned = update.identity, self._banned_there
-        if update.record is not None and update.record.is_banned:
-            banned.add(identity)
-            if not self.table.is_banned(identity):
-                self.ban(identity)
-        elif identity in banned:
-            # One that was banned here alone stays so, whatever adverts of it are put.
-            banned.remove(identity)
-            if self.table.is_banned(identity):
-                self.unban(identity)
-        self.heard_adverts.follow(update)
-        wishes = update.record is not None and update.record.local.tprefs is not None
-        if wishes or identity in self._wished:
-            self._wished.discard(identity)
-            self.links.forget(identity)  # it is carried otherwise now
-        if update.record is not None:
-            self.dialling.advert_changed(identity)
-            self.found(identity)
-
-    def _updates_lost(self, _: int) -> None:
-        """Look up all routes anew, and all that waits."""
-        self.heard_adverts.follow_all()
-        for identity in self.links.identities():
-            self.links.forget(identity)
-        for identity in list(self._parked):
-            self.found(identity)
-
-    def learn(self, engine: Identity, node: Identity) -> None:
-        """Learn that an engine is at a node, which can have so many routes and no more.
-
-        Requests to it at another node end: what answers is not there any more.
-        """
-        destination = Destination(DestinationKind.ENGINE, engine)
-        before = self.table.route(destination)
-        self.table.update(destination, AtNode(node))
-        if isinstance(before, AtNode) and before.node != node:
-            self.links.way_lost(engine, "the engine is at another node now")
-        beyond = self.table.beyond(node, _MOST_AT_NODE)
-        if beyond is not None:
-            self.table.update(beyond, None)
-            self.counts["engines that made room for others of their node"] += 1
+            self.awaited.found_at(session.node)
 
     def is_at(self, identity: Identity, node: Identity) -> bool:
         """Whether an engine is known to be at a node."""
         route = self.table.route(Destination(DestinationKind.ENGINE, identity))
         return isinstance(route, AtNode) and route.node == node
 
-    def says_to_be_at(self, engine: Identity, node: Identity) -> bool:
-        """Whether an engine says itself that it is at a node."""
-        if self.is_at(engine, node):
-            return True
-        record = self.directory.peek(engine)
-        if record is None or record.advert is None:
-            return False
-        advert = read_advert(record.advert).advert
-        return isinstance(advert, EngineAdvert) and advert.node == node
-
     def close(self) -> None:
         """Refuse what waits, and end the watches of engines."""
-        self._parked.close()
+        self.awaited.close()
         self.dialling.close()
-        for part in self._parts:
+        for part in self.parts:
             part.close()
         self.peers.close()
         self.engines.close()
@@ -613,7 +401,5 @@ def _asks_for_relays(target: Target) -> bool:
     return target.exit or (target.tprefs is not None and target.tprefs.hops > 0)
 
 
-_MOST_AT_NODE: Final = 16_384
-"""Most engines that are remembered of one node. Beyond: its oldest is let go, and counted."""
 _LEAST_SHARE: Final = 64
 """Least pairs of identities that one node may have, whatever the limit of links."""

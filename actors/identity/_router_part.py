@@ -134,17 +134,21 @@ class RouterPart:
 
 
 class RouterParts:
-    """A router with parts, each for its kinds of destination and its records; see `Router`."""
+    """A router with parts, each for its kinds of destination and its records; see `Router`.
+
+    Attributes:
+        parts: The parts, in the order in which they were added.
+    """
 
     def __init__(self) -> None:
-        self._parts: Final[list[RouterPart]] = []
+        self.parts: Final[list[RouterPart]] = []
         self._part_of_kind: Final[dict[DestinationKind, RouterPart]] = {}
         self._part_of_content: Final[dict[type[P2PContent], RouterPart]] = {}
         self._part_of_control: Final[dict[int, RouterPart]] = {}
 
     def add_part(self, part: RouterPart) -> None:
         """Add a part, for what it serves."""
-        self._parts.append(part)
+        self.parts.append(part)
         self._part_of_kind.update(dict.fromkeys(part.kinds, part))
         self._part_of_content.update(dict.fromkeys(part.contents, part))
         self._part_of_control.update(dict.fromkeys(part.controls, part))

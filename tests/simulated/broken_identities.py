@@ -11,6 +11,7 @@ from onward.actors.identity._correspondences import Correspondences
 from onward.actors.identity._incoming import Incoming
 from onward.actors.identity._parking import Parking
 from onward.actors.identity._router import Router
+from onward.actors.identity.directory._standing import Standing
 from onward.actors.identity.links import _greetings
 from onward.actors.identity.links._peers import Peers
 from onward.actors.identity.topics._followings import Followings
@@ -121,7 +122,7 @@ class TakesWhatIsForOthers(Broken):
 class BansNone(Broken):
     """Bans an identity in its directory alone."""
 
-    place, name = Router, "ban"
+    place, name = Standing, "ban"
     seeds = (0, 2)
 
 

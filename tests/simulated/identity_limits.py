@@ -16,6 +16,7 @@ __all__ = ["excesses", "left_of"]
 def excesses(place: Place, options: IdentityOptions) -> Iterator[str]:
     """Yield what a node has more of than it may."""
     router = place.identities._router
+    parked = router.awaited._parked
     sizes = {
         "links": (len(router.links._links), options.max_correspondents),
         "windows": (len(router.incoming._windows), max(64, 2 * options.max_correspondents)),
@@ -29,7 +30,7 @@ def excesses(place: Place, options: IdentityOptions) -> Iterator[str]:
         "requests to domains": (place.identities.domain_statistics().pending, 1000),
         "clocks": (len(router.greetings._clocks), 2 * options.max_peers),
         "parked": (
-            max(map(router._parked.count, router._parked), default=0),
+            max(map(parked.count, parked), default=0),
             options.max_parked,
         ),
         "waiting": (
@@ -49,6 +50,6 @@ def left_of(place: Place, network: SimulatedNetwork) -> dict[str, int]:
         "sessions": len(router.peers.sessions),
         "ways": len(router.peers._ways),
         "engines": len(router.engines),
-        "parked": len(router._parked),
+        "parked": len(router.awaited._parked),
         "links": len(network.place(place.node).links),
     }

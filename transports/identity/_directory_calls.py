@@ -94,14 +94,14 @@ class DirectoryCalls(OwnIdentity):
         Raises:
             LimitReached: It is banned until the node ends, as the directory has no place for it.
         """
-        self._router.ban(identity)
+        self._router.standing.ban(identity)
         if self.directory.set_trust(identity, TRUST_BANNED) is not ResultCode.OK:
             raise LimitReached("identities that the directory holds", DirectoryLimits().max_known)
 
     def unban(self, identity: Identity) -> None:
         """Accept messages of an identity again, with the trust of any. A node has to join anew."""
         self.directory.set_trust(identity, TRUST_DEFAULT)
-        self._router.unban(identity)
+        self._router.standing.unban(identity)
 
     def refused(self) -> dict[str, int]:
         """Return what was refused or dropped since the start, by its reason."""

@@ -110,7 +110,7 @@ class HeardAdverts:
         if of_node and isinstance(advert, EngineAdvert) and not self._is_banned(advert.identity):
             # Believed of itself, by the node that has it.
             self._gone.pop(advert.identity, None)
-            router.learn(advert.identity, node)
+            self.learn(advert.identity, node)
         return None if outcome is PutOutcome.KNOWN else advert.identity
 
     def _put_own(self, envelope: AdvertEnvelope) -> None:
@@ -141,6 +141,16 @@ class HeardAdverts:
         # To learn a route is to trust it: the ban would be over.
         return self._router.table.is_banned(identity)
 
+    def says_to_be_at(self, engine: Identity, node: Identity) -> bool:
+        """Whether an engine says itself that it is at a node."""
+        if self._router.is_at(engine, node):
+            return True
+        record = self._router.directory.peek(engine)
+        if record is None or record.advert is None:
+            return False
+        advert = read_advert(record.advert).advert
+        return isinstance(advert, EngineAdvert) and advert.node == node
+
     def not_there(self, engine: Identity, node: Identity) -> None:
         """Forget the route to an engine, as the node where it was says that it does not know it."""
         router = self._router
@@ -156,6 +166,21 @@ class HeardAdverts:
         router.links.way_lost(engine, "the engine is not at its node any more")
 
     # --- routes -------------------------------------------------------------------------------
+
+    def learn(self, engine: Identity, node: Identity) -> None:
+        """Learn that an engine is at a node, which can have so many routes and no more.
+
+        Requests to it at another node end: what answers is not there any more.
+        """
+        router, destination = self._router, Destination(DestinationKind.ENGINE, engine)
+        before = router.table.route(destination)
+        router.table.update(destination, AtNode(node))
+        if isinstance(before, AtNode) and before.node != node:
+            router.links.way_lost(engine, "the engine is at another node now")
+        beyond = router.table.beyond(node, _MOST_AT_NODE)
+        if beyond is not None:
+            router.table.update(beyond, None)
+            router.counts["engines that made room for others of their node"] += 1
 
     def use(self, destination: Destination) -> bool:
         """Learn the route to a destination by the directory; return whether there is one."""
@@ -193,7 +218,7 @@ class HeardAdverts:
     def _set(self, destination: Destination, route: RemoteRoute | None) -> None:
         match route:
             case AtNode(node):
-                self._router.learn(destination.identity, node)
+                self.learn(destination.identity, node)
             case _:
                 self._router.table.update(destination, route)
 
@@ -232,6 +257,8 @@ above."""
 _MOST_AHEAD: Final = 600_000
 """Most time by which the clock of a node counts as ahead, in milliseconds: the longest time of a
 message."""
+_MOST_AT_NODE: Final = 16_384
+"""Most engines that are remembered of one node. Beyond: its oldest is let go, and counted."""
 _MAX_GONE: Final = 4096
 """Most engines of which it is remembered that they are not where their adverts say. Beyond: the
 one that was found so longest ago is forgotten, and found so again."""

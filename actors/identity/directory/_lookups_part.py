@@ -112,7 +112,7 @@ class LookupsPart(RouterPart):
     def node_joined(self, node: Identity) -> None:
         """Ask a node for all that waits."""
         self._act(self.table.node_joined(node, self._now()))
-        self._router.want_parked()
+        self._router.awaited.want_all()
 
     def node_lost(self, node: Identity) -> None:
         """Ask others for what a node was asked for."""
@@ -141,7 +141,7 @@ class LookupsPart(RouterPart):
                     dials = router.dialling.is_dialling(identity)
                     if reason is not LookupFailure.NONE_ASKED and not dials:
                         is_known = self._is_known(identity)
-                        router.not_found(identity, _UNREACHED if is_known else reason.value)
+                        router.awaited.not_found(identity, _UNREACHED if is_known else reason.value)
         self._arm()
 
     def _step(self, step: LookupStep) -> None:
@@ -221,14 +221,14 @@ class LookupsPart(RouterPart):
         if is_more or (adverts and self._is_known(identity) and not self._needs_more(identity)):
             if self.table.is_awaited(identity, node):
                 self._step(LookupStep(identity, node, answered=True))
-            (self._router if is_more else self).found(identity)
+            (self._router.awaited if is_more else self).found(identity)
         else:
             self._act(self.table.knows_nothing(identity, node, self._now()))
 
     def _needs_more(self, identity: Identity) -> bool:
         """Whether what is known of an identity is not enough, so that other nodes are asked."""
         router = self._router
-        return router.is_awaited(identity) or router.dialling.is_unreached(identity)
+        return identity in router.awaited or router.dialling.is_unreached(identity)
 
     def _is_known(self, identity: Identity) -> bool:
         # Adverts of others alone are no answer: it would be that of a node that lies.

@@ -134,11 +134,11 @@ class DomainMembers:
         others = [each for each in members if each != self._router.own]
         first = self._random() % max(1, len(others))
         for member in (*others[first:], *others[:first])[:_MOST_WANTED]:
-            self._router.want(member)
+            self._router.awaited.want(member)
 
     def resume(self, domain: Identity) -> None:
         """Resolve again what waits for a domain, or for a link to a member."""
-        self._router.found(domain)
+        self._router.awaited.found(domain)
         self._parked.resume(domain)
 
     def node_joined(self, node: Identity) -> None:

@@ -152,7 +152,7 @@ class DomainsPart(RouterPart):
             raise Unresolved(to, f"the router refuses it: {decision.reason.value}")
         if domain not in self.served:
             if isinstance(decision, LookUp):
-                return router.park(decision.destination.identity, message, target)
+                return router.awaited.park(decision.destination.identity, message, target)
             pending = self.members.without_link(domain, message, target)
             if pending is not None:
                 return pending

@@ -218,7 +218,7 @@ class Dialling:
         self._failed[node] = times + 1, self._router.loop_time() + rest
         if len(self._failed) > _MOST_FAILED:
             self._failed.popitem(last=False)
-        self._router.not_found(node, reason)
+        self._router.awaited.not_found(node, reason)
         if times + 1 >= _TRIES:
             self._router.lookups.ask(node)  # a newer advert ends its rest
 

@@ -109,7 +109,7 @@ class SealedWays:
         """
         relays, target, used = read_relays(message[0], target)
         router, to, destination = self._router, message[0][0], target.destination
-        target = router.with_wishes(target)
+        target = router.standing.with_wishes(target)
         check_security(to, target)
         if destination.kind not in {DestinationKind.ENGINE, DestinationKind.NODE}:
             raise Unresolved(to, "relays lead to engines and to nodes alone")
@@ -119,7 +119,7 @@ class SealedWays:
         else:
             home = self.paths.home(destination)
             if home is None:
-                return router.park(destination.identity, message, target)
+                return router.awaited.park(destination.identity, message, target)
             if home == router.own:
                 raise Unresolved(to, "it is of this node")
             if not relays:
@@ -127,7 +127,7 @@ class SealedWays:
             hops = hops_to(relays, home)
         missing = self.paths.missing(to, hops, target, own)
         if missing is not None:
-            return router.park(missing, message, target)
+            return router.awaited.park(missing, message, target)
         carriage = Carriage(
             destination.kind, relays, target.rprefs, target.tprefs, exit=target.exit
         )
@@ -150,14 +150,14 @@ class SealedWays:
             case ViaRelay(relay):
                 pass
             case LookUp(wanted):
-                return router.park(wanted.identity, message, target)
+                return router.awaited.park(wanted.identity, message, target)
             case Refuse(reason):
                 raise Unresolved(to, f"the router refuses it: {reason.value}")
             case _:
                 raise Unresolved(to, "it asks for relays, and its way has none")
         missing = self.paths.missing(to, (relay, home), target, own)
         if missing is not None:
-            return router.park(missing, message, target)
+            return router.awaited.park(missing, message, target)
         # It is remembered, as any address that is resolved by itself.
         self.remembered.remember(home, relay, destination.identity)
         carriage = Carriage(destination.kind, (relay,), target.rprefs, target.tprefs)

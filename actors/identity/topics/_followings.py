@@ -158,7 +158,7 @@ class Followings:
         for topic in tuple(self._sought):
             if self.learn(topic) is not None:
                 del self._sought[topic]
-                self._router.found(topic)
+                self._router.awaited.found(topic)
         for following in tuple(self._of.values()):
             found = self.learn(following.topic)
             if found is not None and found != (following.node, following.advert):
@@ -223,7 +223,7 @@ class Followings:
         if refused:
             self.waiting.settle(topic, lambda each: refused.get(id(each)))
         for identity in wanted:
-            router.want(identity)
+            router.awaited.want(identity)
         if linked:
             self._follow(topic, *found)
 
@@ -352,7 +352,7 @@ class Followings:
             self._run(after, after.subscription.join(self._router.loop_time()))
         else:
             self._call(node)
-            self._router.want(node)
+            self._router.awaited.want(node)
 
     def leave(self, topic: Identity) -> None:
         """End the subscription of this node, as no engine has it any more."""
@@ -394,7 +394,7 @@ class Followings:
         if node in self._router.peers.sessions or node not in self._at:
             self._calls.remove(node)
         else:
-            self._router.want(node)
+            self._router.awaited.want(node)
 
     def banned(self, identity: Identity) -> None:
         """End what has no trust any more: a topic, or those of a node or by a publisher."""

@@ -150,11 +150,11 @@ class Topics(RouterPart):
             case ToPeer(node, int()):
                 return message.redirect(*self._route_to_node(node, target, sender, to))
             case ToPeer(node):
-                return router.park(node, message, target)
+                return router.awaited.park(node, message, target)
             case LookUp(wanted):
                 if wanted.identity == topic:
                     self.network.followings.seek(topic)
-                return router.park(wanted.identity, message, target)
+                return router.awaited.park(wanted.identity, message, target)
             case Refuse(reason):
                 raise Unresolved(to, f"the router refuses it: {reason.value}")
             case _:
@@ -302,7 +302,7 @@ class Topics(RouterPart):
             self.table.delete(topic, requester.identity)
             return refused
         self._router.links.forget(topic)
-        self._router.found(topic)
+        self._router.awaited.found(topic)
         return Result(ResultCode.OK)
 
     def _open(self, topic: Identity, scope: RoutingScope, envelope: bytes) -> Result | None:

@@ -86,7 +86,7 @@ async def link(a: Node, c: Node, monkeypatch: pytest.MonkeyPatch) -> Link:
     await Recorder.on(c, "engine")
     for key in (KNOWN, BANNED):
         assert ours._router.verifiers.is_signed_by(key.identity, key.sign(b"before"), b"before")
-    ours._router.ban(BANNED.identity)
+    ours._router.standing.ban(BANNED.identity)
     return Link(ours, steps)
 
 

@@ -181,7 +181,7 @@ async def test_a_banned_engine_does_not_unban_itself_by_its_advert(a: Node, c: N
 async def test_a_node_with_ever_new_engines_lets_go_of_its_own_alone(
     a: Node, b: Node, c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onward.actors.identity._router._MOST_AT_NODE", 2)
+    monkeypatch.setattr("onward.actors.identity.directory._heard_adverts._MOST_AT_NODE", 2)
     ours, theirs = await attached(c), await attached(b)
     await b.start(Echo, address="echo")
     engine = theirs.engine("echo", key_of("moved"))
@@ -395,7 +395,7 @@ async def test_the_loss_of_a_node_with_many_engines_is_one_look_at_each_of_its_l
     for number in range(50):
         engine = key_of(f"engine {number}").identity
         links.get((ours.own, engine))
-        ours._router.learn(engine, STRANGE.identity)
+        ours._router.heard_adverts.learn(engine, STRANGE.identity)
     links._links = Counted(links._links)  # type: ignore[misc]
     ours._router.peers.disconnect(STRANGE.identity, "a test")
     assert looks <= 1

@@ -121,7 +121,7 @@ async def test_what_is_of_another_kind_is_refused_at_once(a: Node, b: Node, c: N
             with pytest.raises(Unresolved, match=r"\(it is an engine: write 36#engine:…\)"):
                 await a.request(route, b"")
     assert a.loop.time() - started < 0.1
-    assert a.statistics().pending == ours._router.parked == 0
+    assert a.statistics().pending == ours._router.awaited.messages == 0
 
 
 async def test_adverts_of_an_identity_are_looked_up_by_programs(a: Node, b: Node, c: Node) -> None:
@@ -363,7 +363,7 @@ async def test_an_engine_that_is_not_at_its_node_any_more_is_looked_up_again(
     await asyncio.sleep(1)
     ours.unban(engine)
     ours.directory.forget(engine)
-    ours._router.learn(engine, first.own)
+    ours._router.heard_adverts.learn(engine, first.own)
     # The node where it was says that it is not there: the request ends at once, in doubt.
     with pytest.raises(LinkLost, match="not at its node any more"):
         await a.request(engine_text(engine), b"lost", timeout=5)

@@ -114,7 +114,7 @@ async def test_a_message_that_asks_for_a_mix_network_is_an_error_of_its_sender(
             await a.node.request(route, b"x")
     with pytest.raises(UnreadableAddress):
         await a.node.request(f"{node_text(r.own)}?mix=yes&hops=1", b"x")
-    assert a.identities._router.parked == 0
+    assert a.identities._router.awaited.messages == 0
 
 
 async def test_a_message_that_asks_for_a_mix_network_is_not_taken_over_a_link(
