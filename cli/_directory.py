@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from ..protocol import counted
+from ..protocol import OnwardError, counted
 from ._arguments import Commands, no_log
 from ._identity_rows import content_rows, failures, identity_rows, print_rows
 from ._show import printable
 from ._status import CommandError, Status
 
 if TYPE_CHECKING:
+    from ..actors.identity import DirectorySaver, TrustAnswer
     from ..protocol.identity import Directory, DirectoryRow, Identity
 
 __all__ = ["add_commands", "add_directory_actions"]
@@ -208,8 +209,13 @@ def _set_trust(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[Directory]:
-    """Open a directory that no node has, with all done that waits in it; write what changes."""
+def _opened(path: Path, unchanged: str = "; nothing has changed") -> Generator[Directory]:
+    """Open a directory that no node has, with all done that waits in it; write what changes.
+
+    Args:
+        path: Its file.
+        unchanged: What is told if no change could be written.
+    """
     from ..actors.identity import DirectoryFile, DirectorySaver
     from ..protocol.identity import Directory, RowJournal, Verifiers
 
@@ -222,44 +228,74 @@ def _opened(path: Path) -> Generator[Directory]:
             pass
         _report_left(path, saver.restored.bad + saver.restored.refused)
         yield directory
-        while saver.save():
-            pass
-        if saver.trouble:
-            raise CommandError(printable(f"{path}: {saver.trouble}; nothing has changed"))
+        _save(path, saver, unchanged)
     finally:
         file.close()
 
 
+def _save(path: Path, saver: DirectorySaver, unchanged: str) -> None:
+    """Write what has changed, which is more than one batch if much has waited in the file."""
+    told, status = unchanged, Status.FAILED
+    trouble = "interrupted"
+    try:
+        while saver.save():
+            told, status = "; a part of the changes is written", Status.IN_DOUBT
+        trouble = saver.trouble
+    except KeyboardInterrupt:
+        told, status = "; the changes may be written", Status.IN_DOUBT
+    if trouble:
+        raise CommandError(printable(f"{path}: {trouble}{told}"), status)
+
+
 def _ask(path: Path, identity: Identity, trust: int) -> str:
     """Ask the node that has a directory open to set a trust; return what to tell of it."""
-    from ..actors.identity import (
-        DirectoryFileInUse,
-        TrustAnswer,
-        find_trust_answer,
-        write_trust_request,
-    )
+    from ..actors.identity import TrustAnswer, write_trust_request
 
-    number = write_trust_request(path, identity, trust)
+    number = 0
+    try:
+        number = write_trust_request(path, identity, trust)
+        answer, told = _answer(path, number)
+    except KeyboardInterrupt:
+        raise _in_doubt(f"{path}: interrupted; the request may wait there") from None
+    except (CommandError, OnwardError, OSError) as error:
+        if not number:
+            raise
+        raise _in_doubt(f"{error}; the request may wait there") from error
+    if answer is TrustAnswer.REFUSED:
+        raise _full(path)
+    if answer is TrustAnswer.WAITS:
+        raise _in_doubt(
+            f"{path}: the node that has it open has not answered in {ANSWER_TIME:g} s: the request "
+            "waits there"
+        )
+    if answer is TrustAnswer.GONE:
+        told = f"{path}: it is another file than before, without the request that was written"
+        raise CommandError(printable(told), Status.IN_DOUBT)
+    return told
+
+
+def _answer(path: Path, number: int) -> tuple[TrustAnswer, str]:
+    """Wait for the answer to a request; return it, and what to tell of its origin."""
+    from ..actors.identity import DirectoryFileInUse, TrustAnswer, find_trust_answer
+
     until = time.monotonic() + ANSWER_TIME
     told = ", in the node that has the file open"
-    while (answer := find_trust_answer(path, number)) is TrustAnswer.WAITS:
-        if time.monotonic() > until:
-            raise CommandError(
-                printable(
-                    f"{path}: the node that has it open has not answered in {ANSWER_TIME:g} s: the "
-                    "request waits there, and is taken when it can be, or when a node starts"
-                ),
-                Status.IN_DOUBT,
-            )
+    while True:
+        answer = find_trust_answer(path, number)
+        if answer is not TrustAnswer.WAITS or time.monotonic() > until:
+            return answer, told
         try:
             # The node may have stopped, or it was another command that had it.
-            with _opened(path):
+            with _opened(path, unchanged=""):
                 told = ""
         except DirectoryFileInUse:
             time.sleep(ANSWER_LOOK)
-    if answer is TrustAnswer.REFUSED:
-        raise _full(path)
-    return told
+
+
+def _in_doubt(text: str) -> CommandError:
+    return CommandError(
+        printable(f"{text}, and is taken when it can be, or when a node starts"), Status.IN_DOUBT
+    )
 
 
 def _full(path: Path) -> CommandError:

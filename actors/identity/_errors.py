@@ -42,7 +42,7 @@ class DirectoryFileInUse(OnwardError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path}: a node has this directory open: stop it, or name another file"
+        return f"{self.path}: a node or a command has it open: stop that, or name another file"
 
 
 class DirectoryFileFailed(OnwardError):

@@ -7,12 +7,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onward.actors.identity import (
     MAX_TRUST_REQUESTS,
     DirectoryFile,
+    DirectoryFileFailed,
     DirectorySaver,
     TrustAnswer,
     write_trust_request,
@@ -272,6 +274,45 @@ def test_a_node_that_stops_meanwhile_leaves_it_to_the_command(
     assert looked_up(path, NODE, capsys)["trust"] == 0
 
 
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("interrupted", "interrupted"),
+        ("stopped", "database or disk is full"),
+        ("removed", "unable to open database file"),
+    ],
+)
+def test_a_failure_after_the_request_leaves_it_in_doubt(
+    what: str, told: str, path: Path, running: Running, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    def happen() -> None:
+        match what:
+            case "interrupted":
+                raise KeyboardInterrupt
+            case "stopped":
+                running.file.close()
+                monkeypatch.setattr(DirectoryFile, "save", full)
+            case _:
+                path.unlink()
+
+    running.action = happen
+    assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.IN_DOUBT
+    waits = "the request may wait there, and is taken when it can be, or when a node starts"
+    assert f"{path}: {told}; {waits}\n" in capsys.readouterr().err
+
+
+def test_a_file_that_is_made_anew_has_no_ban(path: Path, running: Running, capsys: Capsys) -> None:
+    def make_anew() -> None:
+        running.file.close()
+        path.unlink()
+        running.file = DirectoryFile(path)
+
+    running.action = make_anew
+    assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.IN_DOUBT
+    told = f"{path}: it is another file than before, without the request that was written"
+    assert told in capsys.readouterr().err
+
+
 def test_more_requests_than_may_wait_are_an_error(
     path: Path, running: Running, capsys: Capsys
 ) -> None:
@@ -329,6 +370,34 @@ def test_a_directory_that_is_full_is_an_error(
     monkeypatch.setattr("onward.protocol.identity._directory.DirectoryLimits", lambda: small)
     assert run(path, "identity", "ban", identity_text(OTHER.identity)) == Status.FAILED
     assert "it says something about as many identities as it may" in capsys.readouterr().err
+
+
+def full(file: DirectoryFile, *changes: object) -> None:
+    raise DirectoryFileFailed(file.path, "database or disk is full")
+
+
+def test_what_is_written_in_part_is_in_doubt(
+    path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    save = DirectoryFile.save
+
+    def fill(file: DirectoryFile, *changes: Any) -> None:
+        save(file, *changes)
+        monkeypatch.setattr(DirectoryFile, "save", full)
+
+    write_trust_request(path, NODE.identity, 1)
+    monkeypatch.setattr("onward.actors.identity.directory._saver.SAVE_BATCH", 1)
+    monkeypatch.setattr(DirectoryFile, "save", fill)
+    assert run(path, "identity", "ban", identity_text(OTHER.identity)) == Status.IN_DOUBT
+    told = f"{path}: database or disk is full; a part of the changes is written"
+    assert told in capsys.readouterr().err
+
+    def interrupt(file: DirectoryFile, *changes: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DirectoryFile, "save", interrupt)
+    assert run(path, "identity", "ban", identity_text(OTHER.identity)) == Status.IN_DOUBT
+    assert f"{path}: interrupted; the changes may be written" in capsys.readouterr().err
 
 
 def test_a_disk_that_is_full_is_an_error(path: Path, capsys: Capsys, monkeypatch: Patch) -> None:

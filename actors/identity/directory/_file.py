@@ -29,6 +29,7 @@ from ._request_table import (
     TrustAnswer,
     TrustRequest,
     add_request,
+    has_requests,
     read_answer,
     read_requests,
     write_answers,
@@ -48,6 +49,10 @@ DIRECTORY_FILE_MODE: Final = 0o600
 
 _LOCK_WAIT: Final = 1.0
 """Time that a process waits while another one writes, in seconds. Then it has failed."""
+
+_NO_REQUESTS: Final = """\
+the node that has it open takes no requests, as it is of a former version or has only begun to \
+start: try again, or stop it first"""
 
 _APPLICATION: Final = 0x6F6E7769  # "onwi"
 # The columns after the number are the fields of `DirectoryRow`, in their order.
@@ -86,7 +91,7 @@ class DirectoryFile:
         path: The file.
 
     Raises:
-        DirectoryFileInUse: A node has it open.
+        DirectoryFileInUse: A node or a command has it open.
         DirectoryFileFailed: It cannot be opened, is damaged, is a file of something else, or other
             users may read or write it. It is as before.
         NewerDirectory: A newer version of Onward has written it. It is as before.
@@ -215,14 +220,16 @@ def write_trust_request(path: Path, identity: Identity, trust: int) -> int:
     Raises:
         FileNotFoundError: There is no such file.
         LimitReached: `MAX_TRUST_REQUESTS` wait already.
-        DirectoryFileFailed: It cannot be written, is a file of something else, or other users may
-            read or write it.
+        DirectoryFileFailed: It cannot be written, is a file of something else, other users may read
+            or write it, or the node that has it open does not know of requests.
         NewerDirectory: A newer version of Onward has written it.
     """
     _check_own(path)
     with _reading(path, "rw") as file:
-        _is_new(file, path)  # without a table, the node that has the file has only begun to start
+        _is_new(file, path)
         with _failures(path), _transaction(file):
+            if not has_requests(file):
+                raise DirectoryFileFailed(path, _NO_REQUESTS)
             return add_request(file, identity, trust)
 
 

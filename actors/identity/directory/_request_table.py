@@ -1,14 +1,14 @@
 """The table of the requests that wait in the file of a directory for the node that has it open.
 
-A row that is gone was taken. One that was refused stays for a time, to be found by the process that
-has written it.
+A row stays for a time after its answer, to be found by the process that has written it. That a row
+is gone is no answer: the file may be another one.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from enum import Enum, auto
+from enum import Enum
 from typing import Final, NamedTuple, cast
 
 from ....protocol.identity import IDENTITY_SIZE, Identity
@@ -20,6 +20,7 @@ __all__ = [
     "TrustAnswer",
     "TrustRequest",
     "add_request",
+    "has_requests",
     "read_answer",
     "read_requests",
     "write_answers",
@@ -29,13 +30,14 @@ MAX_TRUST_REQUESTS: Final = 100
 """Most requests for a trust that wait in the file of a directory for its node. Beyond: a further
 one raises `LimitReached`."""
 
-# By AUTOINCREMENT the number of a row that is gone is not given to another one.
+# By AUTOINCREMENT the number of a row that is gone is not given to another one. The answer is the
+# value of a `TrustAnswer`.
 REQUEST_TABLE: Final = """\
 CREATE TABLE IF NOT EXISTS request (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   identity BLOB NOT NULL,
   trust INTEGER NOT NULL,
-  refused INTEGER NOT NULL DEFAULT 0
+  answer INTEGER NOT NULL DEFAULT 0
 )"""
 
 # What can be no identity or no trust is not read at all, however long it is.
@@ -43,11 +45,11 @@ _WAITING: Final = """\
 SELECT number,
   CASE WHEN typeof(identity) = 'blob' AND length(identity) = ? THEN identity ELSE x'' END,
   CASE WHEN typeof(trust) = 'integer' THEN trust ELSE -1 END
-FROM request WHERE refused = 0 ORDER BY number LIMIT ?"""
+FROM request WHERE answer = 0 ORDER BY number LIMIT ?"""
 _SWEEP: Final = """\
-DELETE FROM request WHERE refused <> 0 AND number <= (SELECT max(number) FROM request) - ?"""
-_REFUSED: Final = 10 * MAX_TRUST_REQUESTS
-"""Requests after which one that was refused is removed. So many come in no time in which a process
+DELETE FROM request WHERE answer <> 0 AND number <= (SELECT max(number) FROM request) - ?"""
+_ANSWERED: Final = 10 * MAX_TRUST_REQUESTS
+"""Requests after which one that was answered is removed. So many come in no time in which a process
 waits for its answer, as the node takes no more than those that wait at each look."""
 
 
@@ -68,12 +70,20 @@ class TrustRequest(NamedTuple):
 class TrustAnswer(Enum):
     """The answer to a request for a trust."""
 
-    WAITS = auto()
+    WAITS = 0
     """There is none yet."""
-    TAKEN = auto()
+    TAKEN = 1
     """The trust is set, and saved."""
-    REFUSED = auto()
+    REFUSED = 2
     """The directory has no place for the identity. All is as before."""
+    GONE = 3
+    """There is no such request: the file is another one than that in which it was written."""
+
+
+def has_requests(file: sqlite3.Connection) -> bool:
+    """Whether there is the table, which a node makes when it opens the file."""
+    query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'request'"
+    return bool(file.execute(query).fetchone()[0])
 
 
 def add_request(file: sqlite3.Connection, identity: Identity, trust: int) -> int:
@@ -82,10 +92,10 @@ def add_request(file: sqlite3.Connection, identity: Identity, trust: int) -> int
     Raises:
         LimitReached: `MAX_TRUST_REQUESTS` wait already.
     """
-    (waiting,) = file.execute("SELECT count(*) FROM request WHERE refused = 0").fetchone()
+    (waiting,) = file.execute("SELECT count(*) FROM request WHERE answer = 0").fetchone()
     if waiting >= MAX_TRUST_REQUESTS:
         raise LimitReached("requests for a trust that wait", MAX_TRUST_REQUESTS)
-    file.execute(_SWEEP, (_REFUSED,))
+    file.execute(_SWEEP, (_ANSWERED,))
     add = "INSERT INTO request (identity, trust) VALUES (?, ?)"
     return cast("int", file.execute(add, (identity, trust)).lastrowid)
 
@@ -98,16 +108,11 @@ def read_requests(file: sqlite3.Connection) -> list[TrustRequest]:
 
 def write_answers(file: sqlite3.Connection, answers: Iterable[tuple[int, TrustAnswer]]) -> None:
     """Write the answers to requests, by their numbers."""
-    for number, answer in answers:
-        if answer is TrustAnswer.TAKEN:
-            file.execute("DELETE FROM request WHERE number = ?", (number,))
-        else:
-            file.execute("UPDATE request SET refused = 1 WHERE number = ?", (number,))
+    rows = ((answer.value, number) for number, answer in answers)
+    file.executemany("UPDATE request SET answer = ? WHERE number = ?", rows)
 
 
 def read_answer(file: sqlite3.Connection, number: int) -> TrustAnswer:
     """Return the answer to a request."""
-    row = file.execute("SELECT refused FROM request WHERE number = ?", (number,)).fetchone()
-    if row is None:
-        return TrustAnswer.TAKEN
-    return TrustAnswer.REFUSED if row[0] else TrustAnswer.WAITS
+    row = file.execute("SELECT answer FROM request WHERE number = ?", (number,)).fetchone()
+    return TrustAnswer.GONE if row is None else TrustAnswer(row[0])

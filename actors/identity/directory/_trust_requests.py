@@ -115,7 +115,7 @@ class TrustRequests:
                     extra={"event": "identity.trust_request_dropped"},
                 )
             self.bad += 1
-            return TrustAnswer.REFUSED, None  # if it was removed, it would count as taken
+            return TrustAnswer.REFUSED, None
         if code is ResultCode.OK:
             _logger.info(
                 "%s: another process has set the trust in %s to %d",

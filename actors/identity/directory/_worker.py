@@ -42,9 +42,9 @@ __all__ = ["DIRECTORY", "OPEN_WAIT", "DirectoryWorker"]
 DIRECTORY: Final = Address(0, b"identity.directory")
 """The address of the directory of a node, for its own workers alone."""
 
-OPEN_WAIT: Final = 2.0
+OPEN_WAIT: Final = 10.0
 """Time that a node which starts waits for a command that has the file of its directory, in seconds.
-Then the file is in use."""
+A large one is read in one or two. Then the file is in use."""
 _OPEN_AGAIN: Final = 0.1
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class DirectoryWorker(Worker):
         """Read the file.
 
         Raises:
-            DirectoryFileInUse: Another node has it, as it is not free within `OPEN_WAIT`.
+            DirectoryFileInUse: Another process has it, as it is not free within `OPEN_WAIT`.
             DirectoryFileFailed: It cannot be read.
             NewerDirectory: A newer version of Onward has written it.
         """

@@ -203,7 +203,7 @@ def test_one_node_at_a_time_has_it_and_others_read_it(path: Path) -> None:
     saved = Saved(path)
     saved.put(ADVERTS[0])
     saved.turn()
-    told = r"node\.directory: a node has this directory open: stop it, or name another file"
+    told = r"node\.directory: a node or a command has it open: stop that, or name another file"
     with pytest.raises(DirectoryFileInUse, match=told):
         DirectoryFile(path)
     # That was no end of the locks of the first one.

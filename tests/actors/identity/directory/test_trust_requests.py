@@ -171,7 +171,7 @@ def test_a_directory_that_is_full_refuses(path: Path, caplog: pytest.LogCaptureF
 def test_there_are_no_more_requests_than_may_wait(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("MAX_TRUST_REQUESTS", 3), ("_REFUSED", 5)):
+    for name, value in (("MAX_TRUST_REQUESTS", 3), ("_ANSWERED", 5)):
         monkeypatch.setattr(f"onward.actors.identity.directory._request_table.{name}", value)
     saved = Saved(path, DirectoryLimits(max_identities=2, max_unknown=1))
     for _ in range(3):
@@ -180,19 +180,19 @@ def test_there_are_no_more_requests_than_may_wait(
         write_trust_request(path, ONE, 1)
     taken(saved)
     saved.turn()
-    # Those that were refused do not count, and are removed in the end.
+    # Those that were answered do not count, and are removed in the end.
     first = write_trust_request(path, TWO, 1)
     for number in range(first + 1, first + 7):
         taken(saved)
         saved.turn()
         assert find_trust_answer(path, first) is TrustAnswer.REFUSED
         assert write_trust_request(path, TWO, 1) == number
-    assert find_trust_answer(path, first) is TrustAnswer.TAKEN  # none asks for it any more
+    assert find_trust_answer(path, first) is TrustAnswer.GONE  # none asks for it any more
 
 
 def test_a_file_without_the_table_gets_it_from_the_next_node(path: Path) -> None:
     other(path, "DROP TABLE request")
-    with pytest.raises(DirectoryFileFailed, match="no such table: request"):
+    with pytest.raises(DirectoryFileFailed, match="takes no requests, as it is of a former"):
         write_trust_request(path, ONE, 1)
     Saved(path).saver.close()
     write_trust_request(path, ONE, 1)
@@ -210,7 +210,7 @@ def test_requests_are_of_this_user_only(path: Path) -> None:
         write_trust_request(path, ONE, 1)
     path.write_bytes(b"")
     path.chmod(0o600)
-    with pytest.raises(DirectoryFileFailed, match="no such table"):
+    with pytest.raises(DirectoryFileFailed, match="or has only begun to start: try again"):
         write_trust_request(path, ONE, 1)  # of a node that has only begun to start
     path.unlink()
     with pytest.raises(FileNotFoundError):
