@@ -263,7 +263,7 @@ class World:
             ("ways of answers", held.handles, MAX_HANDLES_OF_PEER),
             ("requests to domains", len(domains.requests), LIMITS.pending),
             ("answers to domains", domains.served.waiting, LIMITS.pending_of_peer),
-            ("domains that are asked", len(domains._asked), len(domains.requests)),
+            ("domains that are asked", len(domains._asked._of), len(domains.requests)),
             ("requests to join", len(domains.memberships._deciding), 1),
             ("reasons", len(router.counts), 100),
             ("addresses", sum(map(len, router.links._values.values())), 64 * 128),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol import MAX_ROUTE_LENGTH, InDoubt, LinkDown, LinkLost, Message, OnwardError
 from ....protocol.identity import (
@@ -19,7 +20,10 @@ from .._carriage import ENGINE, is_reserved
 from .._outgoing import ONWARD, Undelivered
 from ._served_domains import ServedDomain
 
-__all__ = ["AskedDomain", "message_of", "outcome_of"]
+if TYPE_CHECKING:
+    from .._router import Router
+
+__all__ = ["AskedDomain", "AskedDomains", "message_of"]
 
 
 class AskedDomain(NamedTuple):
@@ -36,6 +40,53 @@ class AskedDomain(NamedTuple):
     domain: Identity
     message: Message
     undelivered: Undelivered
+
+
+class AskedDomains:
+    """The messages of this node to domains that are under way, by the numbers of their requests.
+
+    Args:
+        router: The router.
+        random: Returns a random number.
+    """
+
+    __slots__ = ("_of", "_random", "_router")
+
+    def __init__(self, router: Router, random: Callable[[], int]) -> None:
+        self._router: Final = router
+        self._random: Final = random
+        self._of: Final[dict[int, AskedDomain]] = {}
+
+    def add(self, asked: AskedDomain) -> int:
+        """Add a message; return the number of its request."""
+        number = self._random()
+        while number in self._of:
+            number += 1
+        self._of[number] = asked
+        return number
+
+    def end(self, ended: DomainEnded) -> None:
+        """End a message: deliver its answer, or say why there is none."""
+        router, asked = self._router, self._of.pop(ended.id, None)
+        if asked is None:
+            return  # the node ends
+        outcome = _outcome_of(asked, ended, router.counts)
+        if isinstance(outcome, OnwardError):
+            asked.undelivered(asked.message, outcome)
+        elif outcome is None:
+            pass  # it wants no answer
+        elif asked.own != router.own and router.engines.of(asked.own) is None:
+            router.counts["answers to engines that have ended"] += 1
+        else:
+            link, _ = router.links.get((asked.own, asked.domain))
+            link.receive(outcome)
+
+    def close(self) -> None:
+        """End all, in doubt."""
+        asked = list(self._of.values())
+        self._of.clear()
+        for each in asked:
+            each.undelivered(each.message, LinkLost(short_text(each.domain), "the node ends"))
 
 
 def message_of(
@@ -62,7 +113,7 @@ def message_of(
     return inner._replace(onward_route=onward)
 
 
-def outcome_of(
+def _outcome_of(
     asked: AskedDomain, ended: DomainEnded, counts: Counter[str]
 ) -> Message | OnwardError | None:
     """Return the answer to a message, why there is none, or `None` if none is wanted."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, cast
 from ....protocol import (
     Address,
     LinkDown,
-    LinkLost,
     Message,
     OnwardError,
     PayloadTooBig,
@@ -50,7 +49,6 @@ from ....protocol.identity import (
     Target,
     parse_domain_record,
     serialize_domain_record,
-    short_text,
 )
 from ....protocol.ockam import encode_message
 from ..._errors import Unresolved
@@ -63,7 +61,7 @@ from .._router_part import RouterPart
 from ..links._session import MAX_WAITING
 from ._members import DomainMembers
 from ._memberships import Memberships
-from ._messages import AskedDomain, message_of, outcome_of
+from ._messages import AskedDomain, AskedDomains, message_of
 from ._served_domains import ServedDomains
 
 if TYPE_CHECKING:
@@ -133,7 +131,7 @@ class DomainsPart(RouterPart):
         self.members.on_advert = self.memberships.tell
         self._worker: Final = worker
         self._router: Final = router
-        self._asked: Final[dict[int, AskedDomain]] = {}
+        self._asked: Final = AskedDomains(router, self._draw)
         self._timer: Timer | None = None
         self._due = 0
 
@@ -175,10 +173,7 @@ class DomainsPart(RouterPart):
         if len(body) > MAX_BODY:
             undelivered(message, PayloadTooBig(len(body), MAX_BODY))
             return None
-        number = self.random()
-        while number in self._asked:
-            number += 1
-        self._asked[number] = AskedDomain(own, to, message, undelivered)
+        number = self._asked.add(AskedDomain(own, to, message, undelivered))
         expiry = self._router.outgoing.expiry(message)
         actions = self.requests.send(to, number, expiry, ONWARD, body, self.random())
         self._arm(expiry)
@@ -215,7 +210,7 @@ class DomainsPart(RouterPart):
                 case ServeDomainRequest(request):
                     self._serve(request)
                 case DomainEnded():
-                    self._ended(action)
+                    self._asked.end(action)
         return waits
 
     def _send(
@@ -263,22 +258,6 @@ class DomainsPart(RouterPart):
         link.receive(inner._replace(return_route=back))
         if not back:
             self._answer(request, ResultCode.OK)
-
-    def _ended(self, ended: DomainEnded) -> None:
-        """End a message of this node: deliver its answer, or say why there is none."""
-        router, asked = self._router, self._asked.pop(ended.id, None)
-        if asked is None:
-            return  # the node ends
-        outcome = outcome_of(asked, ended, router.counts)
-        if isinstance(outcome, OnwardError):
-            asked.undelivered(asked.message, outcome)
-        elif outcome is None:
-            pass  # it wants no answer
-        elif asked.own != router.own and router.engines.of(asked.own) is None:
-            router.counts["answers to engines that have ended"] += 1
-        else:
-            link, _ = router.links.get((asked.own, asked.domain))
-            link.receive(outcome)
 
     # --- into the node ------------------------------------------------------------------------
 
@@ -438,7 +417,4 @@ class DomainsPart(RouterPart):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        asked = list(self._asked.values())
-        self._asked.clear()
-        for each in asked:
-            each.undelivered(each.message, LinkLost(short_text(each.domain), "the node ends"))
+        self._asked.close()
