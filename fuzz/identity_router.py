@@ -255,7 +255,7 @@ class FromEngine:
         elif chance < 0.02:
             # Along a link that there is, as an answer goes, or to the worker of a topic.
             links = [link for _, link in router.links._links.values()]
-            links += self.world.identities._topics._workers.values()
+            links += self.world.identities._topics._workers._of.values()
             self.send((random.choice(links), first, *rest))
         try:
             resolved = router.resolve(Message((first, *rest), (), b"x", source))

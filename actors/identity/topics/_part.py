@@ -19,7 +19,6 @@ from ....protocol.identity import (
     AdvertEnvelope,
     AdvertKind,
     AdvertSource,
-    Destination,
     DestinationKind,
     EngineMessage,
     FanOut,
@@ -31,7 +30,6 @@ from ....protocol.identity import (
     Refuse,
     Result,
     ResultCode,
-    RoutingPrefs,
     RoutingScope,
     ScopeKind,
     SigningKey,
@@ -48,7 +46,7 @@ from ..._errors import Unresolved
 from ..._worker import Worker
 from ...routing._pending import Pending
 from ...runtime._run_queue import Phase
-from .._carriage import ENGINE, Carriage, carriage_at, reply_address
+from .._carriage import ENGINE, Carriage, reply_address
 from .._engines import Engine
 from .._local_requests import LocalRequests
 from .._options import IdentityOptions
@@ -61,7 +59,7 @@ from ._reports import TopicReport, TopicStatistics
 from ._requests import read_topic_advert, serve_topic_requests
 from ._subscriber_hooks import HookTable, SubscriberHooks
 from ._subscriptions import WaitingSubscription
-from ._worker import TopicWorker
+from ._worker import TopicWorkers
 
 if TYPE_CHECKING:
     from .._router import Router
@@ -74,7 +72,6 @@ Done: TypeAlias = Callable[[ResultCode], object]
 COPIES_NOT_TAKEN: Final = "copies that a subscriber did not take"
 """The reason for which a copy is counted as dropped."""
 _GOOD: Final = {PutOutcome.STORED, PutOutcome.REPLACED, PutOutcome.KNOWN}
-_STAYS: Final = Carriage(DestinationKind.TOPIC, rprefs=RoutingPrefs(SCOPE_LOCAL))
 
 
 class Topics(RouterPart):
@@ -111,7 +108,7 @@ class Topics(RouterPart):
         # One more for the topic of the router.
         limits = TopicLimits(topics=options.max_topics + 1, subscribers=options.max_subscribers)
         self.table: Final = TopicTable(limits, options.creator_end)
-        self._workers: Final[dict[Identity, Address]] = {}
+        self._workers: Final = TopicWorkers(router, worker, self)
         self._hooks: Final = HookTable()
         self.counts: Final = Counter[str]()
         # Nothing is ever signed by it.
@@ -145,7 +142,7 @@ class Topics(RouterPart):
             case FanOut(_, scope):
                 if not self.table.may_publish(topic, own):
                     raise Unresolved(to, "the sender may not publish to it")
-                route = self._route_to_worker(to, topic, scope)
+                route = self._workers.route_to(to, topic, scope)
                 return message.redirect(*router.links.remember(topic, sender, to[1], *route))
             case ToPeer(node, int()):
                 return message.redirect(*self._route_to_node(node, target, sender, to))
@@ -170,47 +167,6 @@ class Topics(RouterPart):
         carriage = Carriage(DestinationKind.NODE, (), target.rprefs, target.tprefs, topic)
         # It is forgotten with what else leads to the node.
         return links.remember(node, sender, to[1], link, carriage.address, ENGINE)
-
-    def _route_to_worker(
-        self, to: Address, topic: Identity, scope: RoutingScope
-    ) -> tuple[Address, ...]:
-        worker = self._workers[topic]
-        if scope == self.table.scope(topic):
-            return (worker,)
-        if scope.kind is not ScopeKind.LOCAL:
-            # All other nodes see each number, or none.
-            raise Unresolved(to, "a publication goes as far as its topic, or stays in its node")
-        return worker, _STAYS.address
-
-    def _publish(self, worker: TopicWorker, message: Message) -> None:
-        """Publish what has come to the worker of a topic."""
-        source, topic = self._router.own_of(message[3]), worker.topic
-        try:
-            rest = message[0][1:]
-            envelope = b""
-            if carriage_at(rest) is not None:
-                rest = rest[1:]  # it stays here
-            elif self.network.publications.is_active(topic):
-                envelope = self._envelope(source, topic, rest, message)
-            copies = self.table.publish(topic, source, None, source)
-            if copies.result is not ResultCode.OK:
-                raise Unresolved(message[0][0], f"it is not published: {copies.result.name}")
-            self.counts["publications"] += 1
-            self.counts["copies"] += len(copies.subscribers)
-            worker.spread(self.addresses(copies.subscribers), rest, message)
-        except OnwardError as error:
-            self._router.counts["publications that were refused"] += 1
-            worker.node.lose(message, error)
-            return
-        if envelope:
-            self.network.publications.publish(topic, envelope)
-
-    def _envelope(self, source: Identity, topic: Identity, rest: Route, message: Message) -> bytes:
-        """Return a publication as its source signs it for other nodes."""
-        router = self._router
-        signed = message._replace(onward_route=(ENGINE, *rest))
-        destination = Destination(DestinationKind.TOPIC, topic)
-        return router.outgoing.envelope(source, destination, signed, router.own)
 
     def carry(
         self,
@@ -316,9 +272,7 @@ class Topics(RouterPart):
         router.table.add_topic(topic, scope)  # its limit is that of the topics here
         if scope.kind is not ScopeKind.LOCAL:
             self.network.publications.open(topic, scope)
-        self._workers[topic] = self._worker.spawn(
-            lambda: TopicWorker(topic, self._publish, self.copy_refused)
-        )
+        self._workers.start(topic)
         return None
 
     def delete(self, topic: Identity, requester: Engine | None) -> ResultCode:
@@ -336,11 +290,7 @@ class Topics(RouterPart):
         self._router.table.remove_topic(topic)
         self._router.links.forget(topic)
         self.network.publications.close(topic)
-        address = self._workers.pop(topic, None)
-        if address is not None:
-            cell = self._worker.node.parts.table.cell_at(address)
-            if cell is not None:
-                cell.worker.stop()
+        self._workers.stop(topic)
         self._hooks.end(subscribers, topic, reason)
 
     # --- to subscribe -------------------------------------------------------------------------

@@ -239,7 +239,7 @@ async def test_only_the_publishers_of_an_advert_publish(a: Node, ours: Identitie
     probe.reply(message, b"z")
     assert (await owner.next()).payload == b"z"
     # By the address of its worker, too.
-    worker = ours._topics._workers[wide.identity]
+    worker = ours._topics._workers._of[wide.identity]
     probe.send([worker], b"forged")
     await eventually(lambda: a.dead_letters.total == 1)
     assert ours.refused() == {"publications that were refused": 1}
