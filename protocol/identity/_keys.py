@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+try:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+except ImportError as error:  # this module is the first of all that need it
+    raise ImportError(
+        "identities need the extra: install onward[identity]", name="cryptography"
+    ) from error
 
 from ._errors import BadKey
 from ._identities import Identity, identity_of_key, is_derived, public_key_of
