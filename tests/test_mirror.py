@@ -32,7 +32,7 @@ CONCEPTS = {
         "identity/relays/test_clear_relays": "_clear _part _queues",
         "identity/relays/test_exits": "_paths",
         "identity/relays/test_wishes": "",
-        "identity/topics/test_network": "_followings _publications",
+        "identity/topics/test_network": "_followings _publications _subscriptions",
         "cluster/test_bad_peers": "_greetings _loader _peer_worker",
         "cluster/test_cluster": "_cluster_inspection _cluster_tasks",
         "cluster/test_random_trouble": "",

@@ -12,7 +12,6 @@ here as `UNKNOWN`. A topic that its node says is deleted ends at once.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ....protocol.identity import (
@@ -43,9 +42,9 @@ from .._engines import Engine
 from .._reminders import Reminders
 from ._places import TopicPlaces
 from ._publications import tell_record
-from ._reports import came
 from ._subscriptions import (
     PATIENCE,
+    FollowedTopics,
     Following,
     FollowingEvents,
     WaitingSubscription,
@@ -88,6 +87,7 @@ class Followings:
         events: Receives what happens.
 
     Attributes:
+        topics: The topics that are followed, or asked for.
         places: Where topics are.
         waiting: The subscriptions that wait.
     """
@@ -97,8 +97,7 @@ class Followings:
         self.places: Final = TopicPlaces(router)
         self._worker: Final = worker
         self._events: Final = events
-        self._of: Final[dict[Identity, Following]] = {}
-        self._at: Final[dict[Identity, dict[Identity, Following]]] = {}
+        self.topics: Final = FollowedTopics()
         self.waiting: Final = WaitingSubscriptions()
         # The topics that subscriptions wait for, and the nodes of topics that have no link.
         self._searches: Final = Reminders(_SEARCH_AGAIN, _LONGEST)
@@ -108,22 +107,6 @@ class Followings:
         self._look_at: float | None = None
         self._timer: Timer | None = None
         self._due = 0.0
-        self._ended: Final = Counter[str]()
-
-    def __len__(self) -> int:
-        """Return the number of topics that are followed, or asked for."""
-        return len(self._of)
-
-    def events(self) -> Counter[str]:
-        """Return what became of events since the start; see `TopicStatistics`."""
-        found = Counter(self._ended)
-        for each in self._of.values():
-            found.update(came(each.subscription.counters))
-        return found
-
-    def find(self, topic: Identity) -> Following | None:
-        """Return a topic of another node that is followed, or asked for."""
-        return self._of.get(topic)
 
     # --- to find a topic ----------------------------------------------------------------------
 
@@ -147,7 +130,7 @@ class Followings:
         """Receive word that more is known, of an identity or of any."""
         if identity is not None and identity not in self.places.watched:
             return
-        if self._look_at is None and (self._of or self.waiting or self._sought):
+        if self._look_at is None and (self.topics or self.waiting or self._sought):
             self._look_at = self._router.loop_time() + _SOON
             self._arm(self._look_at)
 
@@ -159,7 +142,7 @@ class Followings:
             if self.learn(topic) is not None:
                 del self._sought[topic]
                 self._router.awaited.found(topic)
-        for following in tuple(self._of.values()):
+        for following in self.topics:
             found = self.learn(following.topic)
             if found is not None and found != (following.node, following.advert):
                 self._move(following, *found)
@@ -186,7 +169,7 @@ class Followings:
 
     def _search(self, topic: Identity) -> None:
         """Look for a topic that subscriptions wait for, and for its node."""
-        if topic not in self.waiting or topic in self._of:
+        if topic not in self.waiting or topic in self.topics:
             self._searches.remove(topic)
             return
         if self.learn(topic) is None:
@@ -195,7 +178,7 @@ class Followings:
 
     def _begin(self, topic: Identity) -> None:
         """Ask the node of a topic, if it is known and there is a link to it, or dial it."""
-        if topic in self._of or topic not in self.waiting:
+        if topic in self.topics or topic not in self.waiting:
             return
         router = self._router
         if router.table.is_banned(topic):
@@ -228,8 +211,8 @@ class Followings:
             self._follow(topic, *found)
 
     def _follow(self, topic: Identity, node: Identity, advert: TopicAdvert) -> None:
-        following = self._of[topic] = Following(topic, node, advert)
-        self._at.setdefault(node, {})[topic] = following
+        following = Following(topic, node, advert)
+        self.topics.add(following)
         self._run(following, following.subscription.join(self._router.loop_time()))
 
     def engine_ended(self, engine: Engine) -> None:
@@ -246,15 +229,11 @@ class Followings:
 
     # --- what the node of a topic sends -------------------------------------------------------
 
-    def is_followed_at(self, node: Identity) -> bool:
-        """Whether a node publishes a topic that is followed."""
-        return node in self._at
-
     def receive(
         self, node: Identity, record: TopicSubscribed | TopicUnsubscribed | TopicProgress
     ) -> None:
         """Receive a record of the node of a topic."""
-        following = self._at.get(node, {}).get(record.topic)
+        following = self.topics.find_at(node, record.topic)
         if following is None:
             self._router.counts["records of topics that are not followed there"] += 1
             return
@@ -264,7 +243,7 @@ class Followings:
 
     def receive_event(self, node: Identity, event: Event) -> None:
         """Receive an event of which the signature has been verified."""
-        following = self._at.get(node, {}).get(event.topic)
+        following = self.topics.find_at(node, event.topic)
         if following is None:
             self._router.counts["records of topics that are not followed there"] += 1
             return
@@ -310,7 +289,7 @@ class Followings:
 
     def _end(self, following: Following, reason: ResultCode) -> None:
         """End a topic, by its node or for this one."""
-        self._forget(following)
+        self.topics.remove(following)
         self.waiting.settle(following.topic, lambda _: reason)
         if not following.is_taken:
             return
@@ -324,16 +303,6 @@ class Followings:
         )
         self._events.gone(following, reason)
 
-    def _forget(self, following: Following) -> None:
-        if self._of.get(following.topic) is following:
-            del self._of[following.topic]
-            self._ended.update(came(following.subscription.counters))
-        at = self._at.get(following.node, {})
-        if at.get(following.topic) is following:
-            del at[following.topic]
-        if not at:
-            self._at.pop(following.node, None)
-
     def _move(self, following: Following, node: Identity, advert: TopicAdvert) -> None:
         """Follow a topic by another advert, which may lead to another node."""
         following.advert = advert
@@ -341,11 +310,11 @@ class Followings:
             self._events.changed(following)
             return
         self._run(following, following.subscription.leave())
-        self._forget(following)
+        self.topics.remove(following)
         if not following.is_taken:
             return  # what waits begins anew
-        after = self._of[following.topic] = Following(following.topic, node, advert, is_taken=True)
-        self._at.setdefault(node, {})[following.topic] = after
+        after = Following(following.topic, node, advert, is_taken=True)
+        self.topics.add(after)
         self._events.changed(after)
         self._lost(after, None)
         if node in self._router.peers.sessions:
@@ -356,17 +325,17 @@ class Followings:
 
     def leave(self, topic: Identity) -> None:
         """End the subscription of this node, as no engine has it any more."""
-        following = self._of.get(topic)
+        following = self.topics.find(topic)
         if following is not None:
             self._run(following, following.subscription.leave())
-            self._forget(following)
+            self.topics.remove(following)
 
     # --- nodes, bans and time -----------------------------------------------------------------
 
     def node_joined(self, node: Identity) -> None:
         """Ask a node for its topics again, as there is a link to it."""
         self._calls.remove(node)
-        for following in tuple(self._at.get(node, {}).values()):
+        for following in self.topics.at(node):
             self._run(following, following.subscription.join(self._router.loop_time()))
         for topic in [*self.waiting, *self._sought][:_MOST_ASKED]:
             if self.learn(topic) is None:
@@ -375,15 +344,15 @@ class Followings:
 
     def node_began(self, node: Identity) -> None:
         """Ask a node for its topics again, which it may have dropped with its session."""
-        for following in tuple(self._at.get(node, {}).values()):
+        for following in self.topics.at(node):
             self._run(following, following.subscription.cut())
             self._run(following, following.subscription.join(self._router.loop_time()))
 
     def node_lost(self, node: Identity) -> None:
         """Wait for the next link to a node, which is dialled if it may be."""
-        for following in tuple(self._at.get(node, {}).values()):
+        for following in self.topics.at(node):
             self._run(following, following.subscription.cut())
-        if node in self._at:
+        if self.topics.is_any_at(node):
             self._call(node)
 
     def _call(self, node: Identity) -> None:
@@ -391,14 +360,14 @@ class Followings:
 
     def _call_again(self, node: Identity) -> None:
         """Dial or look up a node of topics that has no link; it answers by joining."""
-        if node in self._router.peers.sessions or node not in self._at:
+        if node in self._router.peers.sessions or not self.topics.is_any_at(node):
             self._calls.remove(node)
         else:
             self._router.awaited.want(node)
 
     def banned(self, identity: Identity) -> None:
         """End what has no trust any more: a topic, or those of a node or by a publisher."""
-        for each in tuple(self._of.values()):
+        for each in self.topics:
             if identity in {each.topic, each.node, each.publisher}:
                 self._run(each, each.subscription.leave())
                 self._end(each, ResultCode.DENIED)
@@ -425,7 +394,7 @@ class Followings:
         now = self._router.loop_time()
         if self._look_at is not None and self._look_at <= now:
             self._look()
-        for following in tuple(self._of.values()):
+        for following in self.topics:
             self._run(following, following.subscription.handle_timer(now))
         for node in self._calls.take_due(now):
             self._call_again(node)
@@ -434,13 +403,13 @@ class Followings:
         for topic in self.waiting.late(now):
             self._give_up(topic, now)
         self._arm(self._look_at)
-        for each in self._of.values():
+        for each in self.topics:
             self._arm(each.subscription.get_timer())
         for table in (self._calls, self._searches, self.waiting):
             self._arm(table.get_timer())
 
     def _give_up(self, topic: Identity, now: float) -> None:
-        following, late = self._of.get(topic), ResultCode.TIMEOUT
+        following, late = self.topics.find(topic), ResultCode.TIMEOUT
         if self.learn(topic) is None or (
             following is not None and following.subscription.is_absent
         ):
@@ -450,6 +419,6 @@ class Followings:
 
     def _leave_unwanted(self, topic: Identity) -> None:
         """End the subscription of this node that no engine waits for any more."""
-        following = self._of.get(topic)
+        following = self.topics.find(topic)
         if topic not in self.waiting and following is not None and not following.is_taken:
             self.leave(topic)

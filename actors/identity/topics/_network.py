@@ -106,7 +106,7 @@ class TopicNetwork:
 
     def _receive_event(self, node: Identity, envelope: bytes) -> None:
         counts = self._router.counts
-        if not self.followings.is_followed_at(node):
+        if not self.followings.topics.is_any_at(node):
             # No signature of a stranger is looked at.
             counts["records of topics that are not followed there"] += 1
             return
@@ -257,7 +257,7 @@ class TopicNetwork:
     def report(self, topic: Topic) -> TopicReport:
         """Return what is known of a topic of the node."""
         publication = self.publications.find(topic.identity)
-        following = self.followings.find(topic.identity)
+        following = self.followings.topics.find(topic.identity)
         published, lost = 0, 0
         dropped: dict[str, int] = {}
         if publication is not None:

@@ -379,7 +379,7 @@ class Topics(RouterPart):
     def needs(self, node: Identity) -> bool:
         """Whether a node is subscribed here, or this one there."""
         network = self.network
-        return network.followings.is_followed_at(node) or network.publications.is_subscribed(node)
+        return network.followings.topics.is_any_at(node) or network.publications.is_subscribed(node)
 
     def node_lost(self, node: Identity) -> None:
         """Remove a node until it subscribes anew, and wait for its own topics."""
@@ -420,7 +420,7 @@ class Topics(RouterPart):
         network, counts = self.network, self._router.counts
         known = [each for each in map(self.table.topic, self.table) if each is not None]
         created = sum(each.creator is not None for each in known)
-        events = self.counts + network.publications.events() + network.followings.events()
+        events = self.counts + network.publications.events() + network.followings.topics.events()
         events["not_taken_by_engines"] = counts[COPIES_NOT_TAKEN]
         events["not_taken_by_nodes"] = counts[NOT_TAKEN_BY_NODES]
         return TopicStatistics(

@@ -5,6 +5,7 @@ One waits until its topic is found, and its node has taken it. From then on the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol as Interface
@@ -18,10 +19,12 @@ from ....protocol.identity import (
     TopicAdvert,
 )
 from .._engines import Engine
+from ._reports import came
 from ._subscriber_hooks import SubscriberHooks
 
 __all__ = [
     "PATIENCE",
+    "FollowedTopics",
     "Following",
     "FollowingEvents",
     "WaitingSubscription",
@@ -142,6 +145,65 @@ class Following:
     def publisher(self) -> Identity | None:
         """The publisher by which it is found."""
         return self.advert.publishers[0] if self.advert.publishers else None
+
+
+class FollowedTopics:
+    """The topics of other nodes that are followed, or asked for: each at one node."""
+
+    __slots__ = ("_at", "_ended", "_of")
+
+    def __init__(self) -> None:
+        self._of: Final[dict[Identity, Following]] = {}
+        self._at: Final[dict[Identity, dict[Identity, Following]]] = {}
+        self._ended: Final = Counter[str]()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._of
+
+    def __iter__(self) -> Iterator[Following]:
+        return iter(tuple(self._of.values()))
+
+    def find(self, topic: Identity) -> Following | None:
+        """Return a topic; `None` if it is not followed."""
+        return self._of.get(topic)
+
+    def find_at(self, node: Identity, topic: Identity) -> Following | None:
+        """Return a topic of a node; `None` if it is not followed there."""
+        return self._at.get(node, {}).get(topic)
+
+    def at(self, node: Identity) -> tuple[Following, ...]:
+        """Return the topics of a node."""
+        return tuple(self._at.get(node, {}).values())
+
+    def is_any_at(self, node: Identity) -> bool:
+        """Whether a node publishes one of the topics."""
+        return node in self._at
+
+    def add(self, following: Following) -> None:
+        """Add a topic, in the place of the same one at another node."""
+        self._of[following.topic] = following
+        self._at.setdefault(following.node, {})[following.topic] = following
+
+    def remove(self, following: Following) -> None:
+        """Remove a topic, unless there is another in its place."""
+        if self._of.get(following.topic) is following:
+            del self._of[following.topic]
+            self._ended.update(came(following.subscription.counters))
+        at = self._at.get(following.node, {})
+        if at.get(following.topic) is following:
+            del at[following.topic]
+        if not at:
+            self._at.pop(following.node, None)
+
+    def events(self) -> Counter[str]:
+        """Return what became of events since the start; see `TopicStatistics`."""
+        found = Counter(self._ended)
+        for each in self._of.values():
+            found.update(came(each.subscription.counters))
+        return found
 
 
 class FollowingEvents(Interface):
