@@ -371,8 +371,11 @@ async def test_a_node_that_asks_on_and_on_and_takes_no_answers_gets_none(a: Node
     reserves = ControlContent(serialize_reservation_request(ReservationRequest(1, 1, 1)))
     for content in (asked, told, reserves, asked):
         strange.say(content)
-    await eventually(lambda: sum(ours.refused().values()) == 3)
-    assert ours.refused() == {"answers that a node did not take": 3}
+    await eventually(lambda: sum(ours.refused().values()) == 4)
+    assert ours.refused() == {
+        "answers that a node did not take": 3,
+        "requests for a reservation: permission denied": 1,
+    }
     assert len(session.waiting) == MAX_WAITING
     assert len(session._room) <= 1
 
