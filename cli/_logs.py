@@ -35,6 +35,7 @@ OPERATED: Final = frozenset(
         "broker.serving",
         "certificates.reloaded",
         "configuration.changed",
+        "identity.trust_request_taken",
         "process.started",
         "reload.done",
     }

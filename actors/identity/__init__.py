@@ -45,10 +45,9 @@ from .directory._file import (
 )
 from .directory._lookups_part import LookupStep
 from .directory._own_adverts import ADDRESS_WEIGHT
-from .directory._request_table import MAX_TRUST_REQUESTS, TrustAnswer, TrustRequest
+from .directory._request_table import MAX_TRUST_REQUESTS, TrustAnswer
 from .directory._saver import SAVE_BATCH, SAVE_DELAY, SAVE_PAUSE, SAVE_RETRY, DirectorySaver
 from .directory._service import DirectoryService
-from .directory._trust_requests import TRUST_LOOK, TrustRequests
 from .directory._worker import DIRECTORY, OPEN_WAIT, DirectoryWorker
 from .domains._memberships import Admit, admit_none
 from .domains._part import DomainStatistics
@@ -71,7 +70,6 @@ __all__ = [
     "SAVE_DELAY",
     "SAVE_PAUSE",
     "SAVE_RETRY",
-    "TRUST_LOOK",
     "Admit",
     "Correspondence",
     "DirectoryFile",
@@ -101,8 +99,6 @@ __all__ = [
     "TopicReport",
     "Topics",
     "TrustAnswer",
-    "TrustRequest",
-    "TrustRequests",
     "admit_none",
     "find_directory_row",
     "find_trust_answer",

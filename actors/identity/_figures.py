@@ -86,10 +86,22 @@ class Figures(RouterPart):
             "lost": self.lost,
             "bans": self.bans,
             "refused": dict(router.counts + router.peers.counts),
+            **self._file_row(),
             **self._way_row(),
             **self._topic_row(),
             **self._domain_row(),
             **self._relay_row(),
+        }
+
+    def _file_row(self) -> dict[str, Any]:
+        """Return whether the file of the directory can be used, and what has failed."""
+        saver = self._router.directory.saver
+        if saver is None:
+            return {}
+        return {
+            "file_trouble": int(bool(saver.trouble or saver.requests.trouble)),
+            "file_failures": saver.failures,
+            "file_bad_requests": saver.requests.bad,
         }
 
     def _way_row(self) -> dict[str, Any]:

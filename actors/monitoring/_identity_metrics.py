@@ -22,6 +22,17 @@ _FIGURES: Final = {
     "joined": counter("identity_joined", "Nodes that have joined."),
     "lost": counter("identity_lost", "Links to joined nodes that have ended."),
     "bans": counter("identity_bans", "Identities that were banned."),
+    "file_trouble": gauge(
+        "identity_file_trouble",
+        "Whether the file of the directory cannot be written, or requests in it not be read: 1.",
+    ),
+    "file_failures": counter(
+        "identity_file_failures", "Times that the file of the directory could not be written."
+    ),
+    "file_bad_requests": counter(
+        "identity_file_bad_requests",
+        "Requests in the file of the directory that have no identity or no trust.",
+    ),
     "lookups": gauge("identity_lookups", "Look-ups of identities at other nodes, under way."),
     "missing": gauge("identity_missing", "Identities that were not found a moment ago."),
     "lookups_asked": counter(

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import Popen
+from typing import IO
 
 import pytest
 
@@ -391,12 +392,21 @@ async def test_it_remembers_what_it_knows_in_a_file(tmp_path: Path) -> None:
                 pass
 
 
-def printed_uri(process: Popen[str]) -> str:
+async def line_with(output: IO[str] | None, *texts: str) -> str:
+    """Read lines of a process until each text was in one, in any order; return the last line."""
+    assert output is not None
+    missing, line = set(texts), ""
+    async with asyncio.timeout(TIMEOUT):
+        while missing:
+            line = await asyncio.to_thread(output.readline)
+            assert line
+            missing = {each for each in missing if each not in line}
+    return line
+
+
+async def printed_uri(process: Popen[str]) -> str:
     """Return where a node that is a process listens."""
-    assert process.stdout is not None
-    while not (line := process.stdout.readline()).startswith("listening "):
-        assert line
-    return line.split()[1]
+    return (await line_with(process.stdout, "listening ")).split()[1]
 
 
 async def test_another_command_bans_in_a_node_that_runs(tmp_path: Path) -> None:
@@ -413,25 +423,27 @@ async def test_another_command_bans_in_a_node_that_runs(tmp_path: Path) -> None:
     async with Node("near") as near:
         identities = await Identities.attach(near, key_of("near"))
         with onward(*node) as process:
-            uri = await asyncio.to_thread(printed_uri, process)
+            uri = await printed_uri(process)
             await identities.join(uri, identity=own)
             status, told = await asyncio.to_thread(change, "ban")
             assert (status, told.endswith("in the node that has the file open\n")) == (0, True)
+            short = text_of("near")[:12]
+            told = f"another process has set the trust in {short} to "
             # The other node is told nothing.
-            assert process.stderr is not None
-            line = await asyncio.to_thread(process.stderr.readline)
-            assert line.endswith(f"{text_of('near')[:12]} is closed: it is banned\n")
+            await line_with(process.stderr, f"{told}0", f"{short} is closed: it is banned")
             with pytest.raises(PeerRefused):
                 await identities.join(uri, identity=own)
             status, _ = await asyncio.to_thread(change, "unban")
             assert status == Status.OK
+            # It is written each time, not once in a minute.
+            await line_with(process.stderr, f"{told}128")
             await identities.join(uri, identity=own)
             # What comes while it stands still is taken by the one that is started after it.
             process.send_signal(signal.SIGSTOP)
             write_trust_request(directory, key_of("near").identity, TRUST_BANNED)
             process.kill()
         with onward(*node) as process:
-            uri = await asyncio.to_thread(printed_uri, process)
+            uri = await printed_uri(process)
             with pytest.raises(PeerRefused):
                 await identities.join(uri, identity=own)
 

@@ -117,7 +117,7 @@ class TrustRequests:
             self.bad += 1
             return TrustAnswer.REFUSED, None
         if code is ResultCode.OK:
-            _logger.info(
+            _logger.warning(
                 "%s: another process has set the trust in %s to %d",
                 self._file.path,
                 short_text(identity),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from onward.actors import Instrument, MailboxOptions, Node
 from onward.actors._node_report import node_report
-from onward.actors.identity import ROUTER
+from onward.actors.identity import ROUTER, DirectoryFile
 from onward.actors.identity.links._session import Waiting
 from onward.actors.monitoring import Monitor
 from onward.protocol import OnwardError
@@ -29,6 +30,7 @@ from onward.protocol.identity import (
     sign_advert,
 )
 from onward.protocol.metrics import metrics_text
+from tests.actors.identity.directory.test_file import other
 from tests.support.domains import domain_text, learns, member as serving
 from tests.support.identities import attached, engine_text, joined, key_of, node_text
 from tests.support.relays import OPEN, Member, chain, introduce, member, relay_text, tell_engine
@@ -46,7 +48,11 @@ def read(monitor: Monitor) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def asked(of: Member, question: str) -> list[dict[str, object]]:
-    report = node_report(of.node, question)
+    return node_rows(of.node, question)
+
+
+def node_rows(node: Node, question: str) -> list[dict[str, object]]:
+    report = node_report(node, question)
     assert report is not None
     rows: list[dict[str, object]] = json.loads(report)["rows"]
     return rows
@@ -80,6 +86,30 @@ async def test_a_relay_has_figures_of_its_load_and_refusals() -> None:
         assert found["onward_identity_nodes"][()] == 2
     async with Node("none") as none:
         assert "onward_identity_nodes" not in read(Monitor(none))
+
+
+async def test_a_file_that_fails_has_figures(tmp_path: Path) -> None:
+    path = tmp_path / "node.directory"
+    DirectoryFile(path).close()
+    other(path, "INSERT INTO request (identity, trust) VALUES (x'', 0)")
+    names = ("file_trouble", "file_failures", "file_bad_requests")
+    async with Node("a") as a:
+        ours = await attached(a, directory=path)
+        saver = ours.directory.saver
+        assert saver is not None
+        await asyncio.sleep(2)
+        (row,) = node_rows(a, "identity")
+        assert [row[each] for each in names] == [0, 0, 1]
+        saver._file._file.execute("PRAGMA query_only=1")
+        ours.ban(key_of("other").identity)
+        await asyncio.sleep(2)
+        found = read(Monitor(a))
+        assert found["onward_identity_file_trouble"][()] == 1
+        assert found["onward_identity_file_failures_total"][()] == 1
+        assert found["onward_identity_file_bad_requests_total"][()] == 1
+        saver._file._file.execute("PRAGMA query_only=0")
+        await asyncio.sleep(10)
+        assert read(Monitor(a))["onward_identity_file_trouble"][()] == 0
 
 
 async def _figure(of: Member, name: str) -> object:

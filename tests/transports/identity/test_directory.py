@@ -22,13 +22,13 @@ from onward.actors.identity import (
     DirectorySaver,
     PeerRefused,
     TrustAnswer,
-    TrustRequest,
     find_directory_row,
     find_trust_answer,
     write_trust_request,
 )
+from onward.actors.identity.directory._request_table import TrustRequest
 from onward.protocol import LinkLost
-from onward.protocol.identity import TRUST_BANNED, TRUST_DEFAULT, DirectoryRow, Identity
+from onward.protocol.identity import TRUST_BANNED, TRUST_DEFAULT, DirectoryRow, Identity, short_text
 from onward.transports.identity import Identities
 from tests.support.commands import Silent
 from tests.support.identities import attached, engine_text, key_of
@@ -273,8 +273,9 @@ async def test_requests_that_cannot_be_read_are_looked_for_again(
         is_broken = False
         await eventually(lambda: ours.directory.directory.trust(ONE) == 1)
         assert requests.trouble == ""
-    assert len(caplog.messages) == 1
+    assert len(caplog.messages) == 2
     assert caplog.messages[0].endswith("requests in it are taken as soon as they can be read")
+    assert caplog.messages[1].endswith(f"has set the trust in {short_text(ONE)} to 1")
 
 
 @pytest.mark.usefixtures("looks")

@@ -24,7 +24,7 @@ from onward.actors.identity import (
     write_trust_request,
 )
 from onward.actors.testing import virtual_time
-from onward.protocol.identity import TRUST_BANNED, DirectoryLimits
+from onward.protocol.identity import TRUST_BANNED, DirectoryLimits, short_text
 from tests.actors.identity.directory.test_file import KEYS, Saved, other
 from tests.actors.identity.directory.test_worker import started
 
@@ -105,7 +105,11 @@ def test_a_disk_that_is_read_only_keeps_a_request_which_is_done_once(
     assert Saved.opened.pop() is saved.file
     saved.saver.close()
     assert Saved(path).directory.trust(ONE) == 3
-    assert [each.levelname for each in caplog.records] == ["ERROR", "WARNING"]
+    assert [getattr(each, "event", None) for each in caplog.records] == [
+        "identity.trust_request_taken",
+        "identity.directory_not_saved",
+        "identity.directory_saved_again",
+    ]
 
 
 def test_an_answer_waits_for_the_change_of_its_identity(
@@ -146,8 +150,9 @@ def test_a_request_without_an_identity_or_a_trust_is_dropped(
     saved.turn()
     assert list(saved.directory.banned()) == [TWO]
     assert saved.saver.requests.bad == 2
-    assert len(caplog.messages) == 1
-    assert caplog.messages[0].endswith("has no identity or no trust: all such are dropped")
+    told, taken_after = caplog.messages
+    assert told.endswith("has no identity or no trust: all such are dropped")
+    assert taken_after.endswith(f"has set the trust in {short_text(TWO)} to 0")
     assert find_trust_answer(path, number - 1) is TrustAnswer.REFUSED
     assert saved.file.requests() == []
 
@@ -163,9 +168,9 @@ def test_a_directory_that_is_full_refuses(path: Path, caplog: pytest.LogCaptureF
         TrustAnswer.REFUSED,
     ]
     assert list(saved.directory.banned()) == [ONE]
-    assert "there is no place for " in caplog.text
+    assert "there is no place for " in caplog.messages[1]
     taken(saved)  # it is not tried again
-    assert len(caplog.messages) == 1
+    assert len(caplog.messages) == 2
 
 
 def test_there_are_no_more_requests_than_may_wait(
