@@ -305,7 +305,10 @@ def test_a_file_that_is_made_anew_has_no_ban(path: Path, running: Running, capsy
     def make_anew() -> None:
         running.file.close()
         path.unlink()
-        running.file = DirectoryFile(path)
+        anew = Running(path)
+        running.file = anew.file
+        write_trust_request(path, OTHER.identity, 1)  # of another command, the first one there
+        anew.take()
 
     running.action = make_anew
     assert run(path, "identity", "ban", identity_text(NODE.identity)) == Status.IN_DOUBT

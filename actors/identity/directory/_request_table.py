@@ -6,6 +6,7 @@ is gone is no answer: the file may be another one.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Iterable
 from enum import Enum
@@ -51,6 +52,8 @@ DELETE FROM request WHERE answer <> 0 AND number <= (SELECT max(number) FROM req
 _ANSWERED: Final = 10 * MAX_TRUST_REQUESTS
 """Requests after which one that was answered is removed. So many come in no time in which a process
 waits for its answer, as the node takes no more than those that wait at each look."""
+_FIRST: Final = 1 << 48
+"""First numbers that there are, so few of all that they do not come to an end."""
 
 
 class TrustRequest(NamedTuple):
@@ -96,8 +99,11 @@ def add_request(file: sqlite3.Connection, identity: Identity, trust: int) -> int
     if waiting >= MAX_TRUST_REQUESTS:
         raise LimitReached("requests for a trust that wait", MAX_TRUST_REQUESTS)
     file.execute(_SWEEP, (_ANSWERED,))
-    add = "INSERT INTO request (identity, trust) VALUES (?, ?)"
-    return cast("int", file.execute(add, (identity, trust)).lastrowid)
+    numbered = file.execute("SELECT 1 FROM sqlite_sequence WHERE name = 'request'").fetchone()
+    # The first number is by chance: a file that is made anew has no answer to a request before.
+    number = None if numbered else secrets.randbelow(_FIRST) + 1
+    add = "INSERT INTO request (number, identity, trust) VALUES (?, ?, ?)"
+    return cast("int", file.execute(add, (number, identity, trust)).lastrowid)
 
 
 def read_requests(file: sqlite3.Connection) -> list[TrustRequest]:
