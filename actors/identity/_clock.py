@@ -15,8 +15,8 @@ _logger: Final = logging.getLogger("onward.actors.identity")
 
 CLOCK_TOLERANCE: Final = 5_000
 """Most time by which a clock may be set, in milliseconds, without more. Beyond: the node signs its
-adverts anew and tells them; if it was set back, its links begin anew as well. Below, what is sent
-to the node may be refused as long as the clock was set back by."""
+adverts anew and tells them, and its links begin anew. Below, what is sent to the node may be
+refused as long as the clock was set back by."""
 
 
 class ClockWatch:
@@ -66,8 +66,9 @@ class ClockFollower:
     def follow(self) -> bool:
         """Sign all adverts anew and tell them if the clock was set; return whether it was.
 
-        If it was set back, ids of messages to this node and what it has asked for are of a time to
-        come. So this node and the others begin anew with each other, as if it was started again.
+        This node and the others then begin anew with each other, as if it was started again. If
+        it was set back, ids of messages to this node and what it has asked for are of a time to
+        come. If it was set forward, what an earlier start has accepted is later than this start.
         """
         step = self._watch.take_step()
         if not step:
@@ -77,25 +78,24 @@ class ClockFollower:
             step / 1000,
             extra={"event": "identity.clock_set"},
         )
-        router = self._router
+        router, is_back = self._router, step < 0
         greeted = [each.node for each in router.peers.sessions.values() if each.is_greeted]
-        if step < 0:
-            router.started = router.milliseconds() - 1
-            router.incoming.begin_anew(router.started)
+        router.started = router.milliseconds() - 1
+        router.incoming.clock_set(router.started, back=is_back)
+        if is_back:
             router.greetings.clock_set_back()
-            for node in greeted:
-                router.node_lost(node, "the clock of this node was set back")
+        for node in greeted:
+            router.node_lost(node, "the clock of this node was set")
         router.own_adverts.sign_anew()
         for session in tuple(router.peers.sessions.values()):
             router.greetings.greet(session)
         for part in router.parts:
-            part.clock_set(back=step < 0)
+            part.clock_set(back=is_back)
         for node in greeted:
-            if step > 0:
-                # Its advert was of a time to come here, and others may not have it.
-                router.lookups.ask_at(node, node)
-                continue
             for part in router.parts:
                 part.node_joined(node)
             router.awaited.found_at(node)
+            if not is_back:
+                # Its advert was of a time to come here, and others may not have it.
+                router.lookups.ask_at(node, node)
         return True

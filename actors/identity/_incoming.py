@@ -53,9 +53,12 @@ class Incoming:
         self._verifiers: Final = verifiers
         self._decoder: Final = MessageDecoder()
 
-    def begin_anew(self, started: int) -> None:
-        """Accept what begins after a time, in Unix milliseconds, as the clock was set back."""
-        self._windows.begin_anew(started)
+    def clock_set(self, started: int, *, back: bool) -> None:
+        """Accept what begins after a time alone, in Unix milliseconds, as the clock was set."""
+        if back:
+            self._windows.begin_anew(started)
+        else:
+            self._windows.start_again(started)
 
     def receive(self, session: Session, record: bytes) -> None:
         """Receive what another node has sent over its link."""

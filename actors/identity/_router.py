@@ -99,7 +99,7 @@ class Router(RouterParts, PeerEvents):
         incoming: What comes into it.
         verifiers: Public keys that are ready to verify.
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
-        started: When the node was started, or its clock set back, in Unix milliseconds.
+        started: When the node was started, or its clock set, in Unix milliseconds.
     """
 
     def __init__(
@@ -343,6 +343,8 @@ class Router(RouterParts, PeerEvents):
 
     def received(self, session: Session, record: bytes) -> None:
         """Receive what another node has sent over its link."""
+        # What was accepted before a start is refused as soon as the clock is right again.
+        self._clock.follow()
         self.incoming.receive(session, record)
 
     def needs(self, node: Identity) -> bool:

@@ -31,6 +31,10 @@ A node that is started knows none of the ids from before. All that was accepted 
 `MAX_TTL + MAX_SKEW` after the start, and has an id that was begun by `MAX_SKEW` after it, since no
 other is accepted. What is both is refused.
 
+A clock that is behind at a start would leave what was accepted before out of this. So a node with
+a clock that is set forward refuses what is both of that time, as if it was started then; the
+windows stay. Until it is set right, what it accepts is of the time that it has.
+
 A node with a clock that is set back begins anew as well: floors and ids of before are of a time to
 come, and would have all refused until then. The windows stay, and say what is not accepted again
 once the clock gets there. What was forgotten before is like what was accepted before a start: with
@@ -250,6 +254,17 @@ class ReplayWindows:
             self.until = max(self.until, expiry)
         return None
 
+    def start_again(self, started: int) -> None:
+        """Go on by a clock that was set forward: what was begun before is refused, as at a start.
+
+        Args:
+            started: The time, in Unix milliseconds. Ids that are accepted begin later than
+                `MAX_SKEW` after it.
+        """
+        # Nothing that was seen before expires later than this.
+        self._start_floor = max(self._start_floor, self.until, started + MAX_TTL + MAX_SKEW)
+        self._started = started
+
     def begin_anew(self, started: int) -> None:
         """Go on by a clock that was set back: what was begun before is refused, and what was seen.
 
@@ -258,9 +273,7 @@ class ReplayWindows:
                 `MAX_SKEW` after it.
         """
         self._former.append((self.until, self._pairs))
-        # Nothing that was seen before expires later than this.
-        self._start_floor = max(self._start_floor, self.until, started + MAX_TTL + MAX_SKEW)
-        self._started = started
+        self.start_again(started)
         self._pairs, self._by_expiry = {}, []
         self._shares = PeerShares(*self._limits)
         self.floor = 0

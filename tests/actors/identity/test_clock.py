@@ -8,20 +8,41 @@ import logging
 import pytest
 
 from onward.actors import Node
+from onward.actors.identity import ROUTER, IdentityKeys
+from onward.actors.identity._carriage import ENGINE
 from onward.actors.identity._clock import CLOCK_TOLERANCE
-from onward.protocol import OnwardError
+from onward.actors.identity._outgoing import ONWARD
+from onward.protocol import Message, OnwardError
 from onward.protocol.identity import (
+    COUNT_BITS,
+    MAX_SKEW,
+    MAX_TTL,
+    Destination,
+    DestinationKind,
+    EngineContent,
+    EngineMessage,
+    FreshnessRefusal,
+    Hop,
     Identity,
     NodeAdvert,
+    P2PContent,
+    PeelOutcome,
+    RelayContent,
     RelayPolicy,
     ResultCode,
+    build_onion,
     read_advert,
+    sign_engine_message,
 )
+from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
-from tests.support.identities import NOW, joined, key_of
-from tests.support.transports import Echo
+from tests.support.identities import NOW, StrangeNode, joined, key_of
+from tests.support.transports import Echo, Recorder
 
 HOUR = 3600.0
+STRANGE = key_of("strange")
+BEFORE_START = f"messages that are not fresh: {FreshnessRefusal.BEFORE_START.value}"
+REPLAYED = f"messages for relays: {PeelOutcome.REPLAYED.value}"
 LOOK = 61.0
 """Time after which a node has looked at its clock, in seconds."""
 STEPS = pytest.mark.parametrize("ahead", [HOUR, 400.0, -HOUR, -NOW + 60.0])
@@ -46,8 +67,9 @@ async def timed(
     node: Node, ahead: float = 0.0, relay: RelayPolicy | None = None
 ) -> tuple[Identities, Clock]:
     """Give a node an identity, and a clock that is ahead of those of others, in seconds."""
-    clock = Clock(node, ahead)
-    return await Identities.attach(node, key_of(node.name), clock=clock, relay=relay), clock
+    clock, key = Clock(node, ahead), key_of(node.name)
+    keys = IdentityKeys(key, b"s" * 32, None, None, node.name, 0)
+    return await Identities.attach(node, keys, clock=clock, relay=relay), clock
 
 
 async def engine_at(node: Node, identities: Identities) -> Identity:
@@ -216,3 +238,48 @@ async def test_a_clock_that_is_set_by_little_changes_nothing(
     clock.ahead += CLOCK_TOLERANCE / 1000
     await asyncio.sleep(LOOK)
     assert steps_told(caplog) == 1
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+async def test_what_came_before_a_restart_is_not_taken_again_once_the_clock_is_set_forward(
+    a: Node, b: Node, c: Node, is_sealed: bool
+) -> None:
+    recorder = await Recorder.on(a, "recorder")
+    ours, clock = await timed(a)
+    engine = ours.engine("recorder", key_of("engine"))
+
+    def said() -> P2PContent:
+        now = int(clock() * 1000)
+        message = EngineMessage(
+            STRANGE.identity,
+            Destination(DestinationKind.ENGINE, engine),
+            now + MAX_SKEW << COUNT_BITS,
+            ONWARD,
+            encode_message(Message((ENGINE,), (), b"hi")),
+            expiry=now + MAX_TTL,
+        )
+        envelope = sign_engine_message(message, STRANGE)
+        if not is_sealed:
+            return EngineContent(envelope)
+        hop = Hop(ours.own, ours.sealing_key)
+        return RelayContent(build_onion([hop], envelope, expiry=now + MAX_TTL, signers=[STRANGE]))
+
+    strange, content = await StrangeNode.on(b, a, STRANGE), said()
+    strange.say(content)
+    await recorder.next()
+    recorder.messages.clear()
+    await a.stop_worker(ROUTER)
+    ours, clock = await timed(a, -NOW + 60.0)
+    ours.engine("recorder", key_of("engine"))
+    strange = await StrangeNode.on(c, a, STRANGE)
+    await asyncio.sleep(LOOK)
+    clock.ahead = 0.0
+    # Before the node looks at its clock for itself, and after.
+    for times in (1, 2):
+        strange.say(content)
+        await asyncio.sleep(LOOK)
+        assert recorder.messages == []
+        reason = REPLAYED if is_sealed and times == 2 else BEFORE_START
+        assert ours.refused()[reason] == (1 if is_sealed else times)
+    strange.say(said())
+    await recorder.next()

@@ -454,6 +454,19 @@ def test_a_node_with_a_clock_that_is_set_back_takes_what_begins_then() -> None:
         assert record(windows, number, back + 1000, back + which) is Refusal.REPEATED
 
 
+def test_what_was_accepted_before_a_start_is_refused_once_its_clock_is_set_forward() -> None:
+    windows = ReplayWindows(started := 60_000)  # 1970, by a clock that is not set yet
+    begun = started + MAX_SKEW + 1 << COUNT_BITS
+    assert record(windows, begun, started + MAX_TTL, started + 1000) is None
+    windows.start_again(NOW)
+    last = NOW + MAX_SKEW
+    assert record(windows, last << COUNT_BITS, NOW + MAX_TTL) is Refusal.BEFORE_START
+    assert record(windows, last + 1 << COUNT_BITS, NOW + MAX_TTL, NOW + 1) is None
+    assert record(windows, last + 1 << COUNT_BITS, NOW + MAX_TTL, NOW + 1) is Refusal.REPEATED
+    windows.start_again(NOW + 60_000)
+    assert record(windows, last + 1 << COUNT_BITS, NOW + MAX_TTL, NOW + 60_000) is not None
+
+
 def test_what_was_seen_before_a_clock_was_set_back_is_not_accepted_once_it_gets_there() -> None:
     windows = ReplayWindows(LONG_AGO)
     assert record(windows, FIRST + REPLAY_WINDOW) is None
