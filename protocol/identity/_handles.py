@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from ._freshness import MAX_SKEW, FreshnessRefusal, PeerShares
+from ._freshness import MAX_SKEW, MAX_TTL, FreshnessRefusal, PeerShares
 from ._identities import Identity
 from ._p2p_message import ReplyContent
 from ._replies import REPLY_SIZES, check_answer, open_answer, seal_answer, stream_xor
@@ -79,6 +79,19 @@ class _Handles(Generic[_E]):
             entry = self._entries.get(handle)
             if entry is not None and _is_expired(entry.expiry, now):
                 self._remove(handle)
+
+    def clock_set_back(self, now: int) -> None:
+        """Forget handles that expire later than any may by a clock that was set back.
+
+        They would have room and shares for as long as it was set back by. An answer by one of them
+        is dropped, so that what waits for it ends as if there was none.
+
+        Args:
+            now: The time, in Unix milliseconds.
+        """
+        latest = now + MAX_TTL + MAX_SKEW
+        self._forget_all([each for each, entry in self._entries.items() if entry.expiry > latest])
+        self._shorten()
 
     def forget_peer(self, peer: Identity) -> None:
         """Forget the handles of a peer that is not trusted any more."""

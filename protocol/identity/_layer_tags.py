@@ -15,7 +15,7 @@ import hashlib
 from heapq import heappop, heappush
 from typing import Final, NewType
 
-from ._freshness import MAX_SKEW, FreshnessRefusal, PeerShares, expiry_refusal
+from ._freshness import MAX_SKEW, MAX_TTL, FreshnessRefusal, PeerShares, expiry_refusal
 from ._identities import Identity
 
 __all__ = [
@@ -31,7 +31,8 @@ LAYER_TAG_SIZE: Final = 16
 """Bytes of the tag of a layer."""
 MAX_LAYER_TAGS: Final = 131_072
 """Most tags of layers that are remembered until their expiry. Beyond: a layer is refused and
-counted, as to forget a tag would allow its layer once more."""
+counted, as to forget a tag would allow its layer once more. As many are remembered beside them if
+the clock is set back: those of a time to come. Beyond: they stay among the others."""
 MAX_LAYER_TAGS_OF_PEER: Final = 32_768
 """Most of these tags by one peer. Beyond: a layer by this peer is refused and counted. A source
 behind the peer has as many as the peer has left."""
@@ -62,7 +63,7 @@ class LayerTags:
         refused: The layers that were refused, by their reasons.
     """
 
-    __slots__ = ("_by_expiry", "_origins", "_shares", "floor", "refused")
+    __slots__ = ("_aside", "_by_expiry", "_limit", "_origins", "_shares", "floor", "refused")
 
     def __init__(
         self,
@@ -71,7 +72,10 @@ class LayerTags:
         share: int = MAX_LAYER_TAGS_OF_PEER,
     ) -> None:
         self.floor = floor
-        self._origins: dict[LayerTag, tuple[Identity, Identity | None]] = {}
+        self._limit = limit
+        # Without an origin: of before the clock was set back, so many as `_aside` says.
+        self._origins: dict[LayerTag, tuple[Identity, Identity | None] | None] = {}
+        self._aside = 0
         self._by_expiry: list[tuple[int, LayerTag]] = []
         self._shares = PeerShares(limit, share)
         self.refused = dict.fromkeys(FreshnessRefusal, 0)
@@ -114,12 +118,27 @@ class LayerTags:
             heappush(self._by_expiry, (expiry, tag))
         return self._counted(refusal)
 
-    def clock_set_back(self) -> None:
+    def clock_set_back(self, now: int) -> None:
         """Go on by a clock that was set back: the tags stay, and the floor is of a time to come.
 
-        A layer of which the tag was forgotten may be opened once more, as after a restart.
+        A layer of which the tag was forgotten may be opened once more, as after a restart. Tags
+        that expire later than any may now are in the share of no peer any more, which would else
+        be used for as long as the clock was set back by.
+
+        Args:
+            now: The time, in Unix milliseconds.
         """
         self.floor = 0
+        for expiry, tag in self._by_expiry:
+            origin = self._origins[tag]
+            if (
+                origin is not None
+                and expiry > now + MAX_TTL + MAX_SKEW
+                and self._aside < self._limit
+            ):
+                self._shares.remove(*origin)
+                self._origins[tag] = None
+                self._aside += 1
 
     def forget_expired(self, now: int) -> None:
         """Forget tags of layers that are expired, some in each call; `record` does so as well.
@@ -131,7 +150,11 @@ class LayerTags:
             if not self._by_expiry or self._by_expiry[0][0] >= now - MAX_SKEW:
                 return
             expiry, tag = heappop(self._by_expiry)
-            self._shares.remove(*self._origins.pop(tag))
+            origin = self._origins.pop(tag)
+            if origin is None:
+                self._aside -= 1
+            else:
+                self._shares.remove(*origin)
             self.floor = max(self.floor, expiry)
 
     def _refusal(self, tag: LayerTag, expiry: int, now: int) -> FreshnessRefusal | None:

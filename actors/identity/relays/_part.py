@@ -186,9 +186,10 @@ class Relays(RouterPart):
         self.ways.remembered.relay_lost(node)
 
     def clock_set(self, *, back: bool) -> None:
-        """Open layers again that expire before those of the time to come."""
+        """Drop what is of a time to come; open layers again that expire before those of that."""
+        self.service.clock_set(back=back)
         if back:
-            self.service.clock_set_back()
+            self.ways.expected.clock_set_back(self._router.milliseconds())
 
     def banned(self, identity: Identity) -> None:
         """Forget what is of an identity that has no trust any more."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....protocol import OnwardError
 from ....protocol.identity import (
+    MAX_SKEW,
+    MAX_TTL,
     EngineContent,
     HandleTable,
     Identity,
@@ -173,6 +175,17 @@ class RelayQueues:
             self._drop(each, "messages held for a node that is banned")
         self._drop_held(lambda each: each.is_of(identity), "messages held of what is banned")
 
+    def clock_set(self) -> None:
+        """Drop what has expired now that the clock was set, and what expires later than any may.
+
+        If the clock was set back, that would be held for as long as it was set back by.
+        """
+        latest = self._router.milliseconds() + MAX_TTL + MAX_SKEW
+        self._drop_held(lambda each: each.expiry > latest, _OF_BEFORE)
+        if self._timer is not None:
+            self._timer.cancel()  # its time is that of the clock as it was
+        self._sweep()
+
     def _drop_held(self, is_over: Callable[[Going], bool], reason: str) -> None:
         """Drop what is held and of no use any more."""
         for node, held in list(self._held.items()):
@@ -297,3 +310,4 @@ looked at for that. It is not sent meanwhile."""
 _NOT_TAKEN: Final = "relayed messages that no link has taken"
 _NOT_SENT: Final = "relayed messages that a link has not sent"
 _EXPIRED: Final = "relayed messages that have expired while they were held"
+_OF_BEFORE: Final = "relayed messages of before the clock was set back"

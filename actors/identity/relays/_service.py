@@ -249,9 +249,13 @@ class RelayService:
 
     # --- events -------------------------------------------------------------------------------
 
-    def clock_set_back(self) -> None:
-        """Go on by a clock that was set back."""
-        self._tags.clock_set_back()
+    def clock_set(self, *, back: bool) -> None:
+        """Go on by a clock that was set."""
+        if back:
+            now = self._router.milliseconds()
+            self._tags.clock_set_back(now)
+            self.handles.clock_set_back(now)
+        self.queues.clock_set()
 
     def node_lost(self, node: Identity) -> None:
         """End the reservation of a node, as the link to it has ended."""

@@ -17,6 +17,7 @@ from onward.protocol.identity import (
     COUNT_BITS,
     MAX_SKEW,
     MAX_TTL,
+    AdvertSource,
     Destination,
     DestinationKind,
     EngineContent,
@@ -31,13 +32,15 @@ from onward.protocol.identity import (
     RelayPolicy,
     ResultCode,
     build_onion,
+    identity_text,
     read_advert,
+    sign_advert,
     sign_engine_message,
 )
 from onward.protocol.ockam import encode_message
 from onward.transports.identity import Identities
-from tests.support.identities import NOW, StrangeNode, joined, key_of
-from tests.support.transports import Echo, Recorder
+from tests.support.identities import NOW, StrangeNode, joined, key_of, node_text
+from tests.support.transports import Echo, Recorder, eventually
 
 HOUR = 3600.0
 STRANGE = key_of("strange")
@@ -45,6 +48,7 @@ BEFORE_START = f"messages that are not fresh: {FreshnessRefusal.BEFORE_START.val
 REPLAYED = f"messages for relays: {PeelOutcome.REPLAYED.value}"
 LOOK = 61.0
 """Time after which a node has looked at its clock, in seconds."""
+OF_BEFORE = "relayed messages of before the clock was set back"
 STEPS = pytest.mark.parametrize("ahead", [HOUR, 400.0, -HOUR, -NOW + 60.0])
 
 
@@ -283,3 +287,34 @@ async def test_what_came_before_a_restart_is_not_taken_again_once_the_clock_is_s
         assert ours.refused()[reason] == (1 if is_sealed else times)
     strange.say(said())
     await recorder.next()
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+async def test_a_relay_does_not_hold_on_to_what_is_of_a_time_that_its_clock_has_left(
+    a: Node, b: Node, c: Node, ahead: float
+) -> None:
+    policy = RelayPolicy(from_any=True)
+    (sender, of_sender), (relay, of_relay) = await timed(a, ahead), await timed(b, ahead, policy)
+    far, _ = await timed(c)
+    await joined((a, sender), b)
+    for number, to in enumerate((sender, relay)):
+        created = int((NOW + ahead) * 1000) + number
+        for key, of in ((key_of("b"), relay), (key_of("c"), far)):
+            advert = NodeAdvert(key.identity, (), of.sealing_key, 9, created)
+            if to is not of:
+                to.directory.put(sign_advert(advert, key), AdvertSource.LOCAL)
+    await asyncio.sleep(40)
+    asks = await Recorder.on(a, "asks")
+    for _ in range(5):
+        asks.send(f"36#relay:{identity_text(relay.own)} => {node_text(far.own)} => rec", b"x")
+    await eventually(lambda: relay.relay_statistics().held == 5)
+    assert relay.relay_statistics().handles == 5
+    assert sender.relay_statistics().expected == 5
+    of_sender.ahead = of_relay.ahead = 0.0
+    await asyncio.sleep(LOOK)
+    reason = OF_BEFORE if ahead > 0 else "relayed messages that have expired while they were held"
+    assert relay.refused()[reason] == 5
+    found = relay.relay_statistics()
+    assert (found.held, found.held_size, found.handles) == (0, 0, 0)
+    if ahead > 0:  # else they go as others are waited for
+        assert sender.relay_statistics().expected == 0

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from onward.protocol.identity import (
     MAX_HOPS,
     MAX_SKEW,
+    MAX_TTL,
     REPLY_SIZES,
     Answer,
     BadKey,
@@ -372,3 +373,16 @@ def test_the_table_is_a_dictionary_with_limits(
             kept = model.pop(number, None)
             assert isinstance(found, HandleRefusal) == (kept is None)
             assert kept is None or passed(found).peer == kept.peer
+
+
+def test_handles_of_a_time_to_come_are_forgotten_if_the_clock_is_set_back() -> None:
+    handles = HandleTable(limit=600, share=600)
+    for number in range(600):
+        assert handles.add(number.to_bytes(16), entry(expiry=NOW + number % 2), NOW) is None
+    assert handles.add(BACK, entry(), NOW) is HandleRefusal.SHARE_FULL
+    back = NOW - MAX_TTL - MAX_SKEW
+    handles.clock_set_back(back)
+    assert len(handles) == 300
+    assert handles.pass_back((1).to_bytes(16), B, REPLY, NONCE, NOW) is HandleRefusal.UNKNOWN
+    assert passed(handles.pass_back((2).to_bytes(16), B, REPLY, NONCE, NOW)).peer == A
+    assert handles.add(BACK, entry(expiry=back), back) is None

@@ -131,6 +131,43 @@ def test_a_clock_that_is_set_back_refuses_no_other_layers() -> None:
     assert tags.record(ONE, NOW, PEER, NOW) is None
     assert tags.record(TWO, NOW + MAX_TTL, PEER, NOW + MAX_SKEW + 1) is None
     assert tags.check(THREE, back + 1000, back) is Refusal.FORGOTTEN
-    tags.clock_set_back()
+    tags.clock_set_back(back)
     assert tags.record(THREE, back + 1000, PEER, back) is None
     assert tags.record(TWO, NOW + MAX_TTL, PEER, NOW) is Refusal.REPEATED
+
+
+def test_tags_of_a_time_to_come_are_in_no_share_and_are_remembered() -> None:
+    tags, back = LayerTags(limit=2, share=2), NOW - 3_600_000
+    four, five = layer_tag(b"four"), layer_tag(b"five")
+
+    def recorded(*of: LayerTag, now: int) -> list[Refusal | None]:
+        return [tags.record(tag, now, PEER, now) for tag in of]
+
+    assert recorded(ONE, TWO, now=NOW) == [None] * 2
+    assert recorded(THREE, now=back) == [Refusal.SHARE_FULL]
+    tags.clock_set_back(back)
+    assert recorded(THREE, four, five, now=back) == [None, None, Refusal.SHARE_FULL]
+    # As many again, and no more.
+    tags.clock_set_back(back - 3_600_000)
+    assert recorded(five, now=back - 3_600_000) == [Refusal.SHARE_FULL]
+    assert recorded(THREE, four, now=back) == [Refusal.REPEATED] * 2
+    later = NOW + MAX_SKEW
+    assert recorded(ONE, TWO, now=NOW) == [Refusal.REPEATED] * 2
+    assert recorded(four, five, now=later) == [None] * 2
+    assert len(tags) == 4
+    tags.clock_set_back(back)
+    assert recorded(THREE, now=back) == [Refusal.SHARE_FULL]
+    assert recorded(THREE, now=later + 1) == [Refusal.SHARE_FULL]
+    assert len(tags) == 2
+    tags.clock_set_back(back)
+    assert recorded(THREE, now=back) == [None]
+
+
+def test_tags_that_may_expire_so_late_stay_in_the_share_of_their_peer() -> None:
+    tags = LayerTags(limit=2, share=2)
+    for tag in (ONE, TWO):
+        assert tags.record(tag, NOW + MAX_TTL, PEER, NOW) is None
+    tags.clock_set_back(NOW - MAX_SKEW)
+    assert tags.record(THREE, NOW, PEER, NOW) is Refusal.SHARE_FULL
+    tags.clock_set_back(NOW - MAX_SKEW - 1)
+    assert tags.record(THREE, NOW, PEER, NOW) is None
