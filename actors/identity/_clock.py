@@ -22,6 +22,10 @@ refused as long as the clock was set back by."""
 class ClockWatch:
     """A watch for steps of the clock of a node.
 
+    A clock that is slewed, as by NTP, makes none: that of the loop is slewed with it. The time for
+    which a machine sleeps is one, where the clock of the loop stands still meanwhile, as on Linux.
+    A step that another one undoes before the next look is not seen.
+
     Args:
         milliseconds: Returns the time since the Unix epoch, in milliseconds.
         loop_time: Returns the time of a clock that is not set, in seconds.
@@ -37,7 +41,7 @@ class ClockWatch:
     def take_step(self) -> int:
         """Return by how much the clock was set since the last step, in milliseconds; 0 for little.
 
-        Little by little is a step as well, once it is more than `CLOCK_TOLERANCE`.
+        Several little ones are one as well, once they are more than `CLOCK_TOLERANCE`.
         """
         ahead = self._now_ahead()
         step = ahead - self._ahead

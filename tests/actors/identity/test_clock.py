@@ -237,7 +237,7 @@ async def test_a_clock_that_is_set_by_little_changes_nothing(
     assert steps_told(caplog) == 0
     assert created(other, one.own) == before
     assert await answers(other, there)
-    # Little by little is as much.
+    # Several little ones are as much.
     clock.ahead += 1.1 * CLOCK_TOLERANCE / 1000
     clock.ahead += CLOCK_TOLERANCE / 1000
     await asyncio.sleep(LOOK)
