@@ -1,7 +1,7 @@
 """Ockam's node-to-node wire as it stands since June 2024, over streams and datagrams; no I/O."""
 
 from ._cbor import MAX_SKIPPED_ITEMS
-from ._codec import MessageDecoder, decode_message, encode_message
+from ._codec import MessageDecoder, decode_message, encode_message, message_size
 from ._connection import HEARTBEAT, MAX_FRAME, PREAMBLE, WireConnection, WireLimits
 from ._credentials import CREDENTIALS, MAX_CREDENTIALS, BadHeader, read_header, write_header
 from ._datagram import (
@@ -36,6 +36,7 @@ __all__ = [
     "WireLimits",
     "decode_message",
     "encode_message",
+    "message_size",
     "read_header",
     "read_part",
     "split_message",

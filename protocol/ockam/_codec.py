@@ -41,6 +41,7 @@ __all__ = [
     "encode_routes",
     "encode_size",
     "encode_tail",
+    "message_size",
 ]
 
 _Fields: TypeAlias = "tuple[Route, Route, bytes, Address | None, Context | None]"
@@ -73,6 +74,20 @@ def encode_message(message: Message) -> bytes:
         check_bytes(payload)
     head = encode_routes(onward, back) + encode_size(len(payload))
     return head + payload + encode_tail(context)
+
+
+def message_size(message: Message) -> int:
+    """Return the bytes of a message as `encode_message` writes it, without a copy of its payload.
+
+    Raises:
+        AddressError: An address of a route is out of range.
+        RouteTooLong: A route has more than `MAX_ROUTE_LENGTH` addresses.
+        TypeError: The tracing context is no text.
+    """
+    onward, back, payload, _, context = message
+    size = len(payload)
+    around = len(encode_routes(onward, back)) + len(encode_size(size)) + len(encode_tail(context))
+    return around + size
 
 
 def encode_routes(onward: Route, back: Route) -> bytes:

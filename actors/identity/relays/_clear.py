@@ -16,7 +16,8 @@ from ....protocol.identity import (
     parse_target,
     short_text,
 )
-from .._carriage import Carriage, carriage_at
+from ....protocol.ockam import message_size
+from .._carriage import ENGINE, Carriage, carriage_at, is_reserved
 from ._reports import PassedOn
 
 if TYPE_CHECKING:
@@ -81,9 +82,11 @@ class ClearRelay:
             by: The identity at the other end of the link by which it came.
             to: The identity elsewhere that has asked.
         """
-        asked, asker = self._router.home(by), self._router.home(to)
-        if asked is None or asker is None:
-            return True  # the question was not relayed in the clear, or the answer has no way
+        asked = self._router.home(by)
+        if asked is None or self._router.home(to) is None:
+            # The addresses of a return route go on being known, also where the node that was asked
+            # is reached by a relay alone: there is no node to rate, and none to charge.
+            return self._admission.is_ok(RelayStatus.CONNECTION_FAILED)
         return self._admission.admits(asked)
 
     def carry(
@@ -114,17 +117,17 @@ class ClearRelay:
         router, admission = self._router, self._admission
         source, following, carriage = router.home(by), router.home(to), _carriage(message)
         is_answer = carriage is None
+        if source is None or following is None:
+            if not is_admitted:
+                return router.outgoing.carry(own, to, message, undelivered)
+            admission.is_ok(RelayStatus.CONNECTION_FAILED)  # its link has ended since it came
+            undelivered(message, NotExposed(short_text(to)))
+            return None
         asker, asked = (following, source) if is_answer else (source, following)
-        if (
-            source is None
-            or following is None
-            or asker is None
-            or asked is None
-            or (carriage is not None and carriage.kind not in _KINDS)
-            or not (is_admitted or admission.allows(asker, asked) is RelayStatus.OK)
-        ):
+        is_known = carriage is None or carriage.kind in _KINDS
+        if not is_known or not (is_admitted or admission.allows(asker, asked) is RelayStatus.OK):
             return router.outgoing.carry(own, to, message, undelivered)
-        size = len(message.payload)
+        size = _size(message)
         charge = admission.charge(asker, asked, size)
         if isinstance(charge, RelayStatus):
             undelivered(message, NotExposed(short_text(to)))
@@ -148,3 +151,11 @@ def _carriage(message: Message) -> Carriage | None:
         return carriage_at(message.onward_route)
     except BadRecord:
         return None  # it is refused where it is carried
+
+
+def _size(message: Message) -> int:
+    """Return the size of a message as the link writes it, in bytes."""
+    onward = message[0]
+    if onward and is_reserved(onward[0]) and onward[0] != ENGINE:
+        message = message._replace(onward_route=onward[1:])  # that one is for the router here
+    return message_size(message)

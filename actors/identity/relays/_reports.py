@@ -39,7 +39,7 @@ class PassedOn(NamedTuple):
         previous: The node that it came from, which may be a relay as well.
         following: The node that it goes to, which may be a relay as well.
         size: Its bytes, which are those of one of a few sizes, with a layer for each relay left; in
-            the clear those of its payload.
+            the clear those of the message with its routes.
         is_answer: Whether it is an answer.
     """
 

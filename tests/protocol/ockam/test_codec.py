@@ -17,7 +17,7 @@ from onward.protocol import (
     RouteTooLong,
     route,
 )
-from onward.protocol.ockam import MessageDecoder, decode_message, encode_message
+from onward.protocol.ockam import MessageDecoder, decode_message, encode_message, message_size
 from onward.protocol.ockam._codec import (
     FrameReader,
     RouteWriter,
@@ -249,6 +249,7 @@ messages = st.builds(
 @given(messages)
 def test_reading_is_the_inverse_of_writing(message: Message) -> None:
     body = encode_message(message)
+    assert message_size(message) == len(body)
     assert decode_message(body) == _decode_any(body) == message
 
 

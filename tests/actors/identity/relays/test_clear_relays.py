@@ -12,15 +12,18 @@ from onward.actors import Node
 from onward.actors.identity import IdentityKeys, PassedOn
 from onward.actors.identity.links._session import Failed
 from onward.actors.workers import Proxy
-from onward.protocol import LinkDown, Message, parse_route
+from onward.protocol import Address, LinkDown, Message, parse_route, route as route_of
 from onward.protocol.identity import (
     OLD_KEY_TIME,
     ControlContent,
+    EngineContent,
     Identity,
     PeelOutcome,
     RelayLoadLimits,
     RelayPolicy,
     RelayStatus,
+    Verifiers,
+    open_engine_message,
     parse_p2p_message,
 )
 from tests.support.identities import engine_text, key_of, node_text
@@ -51,6 +54,18 @@ async def line_of(
     return line
 
 
+def carried(by: Member, *to: Member) -> int:
+    """Return the bytes of the messages that links have carried from a node to others."""
+    bodies: list[bytes] = []
+    for one in to:
+        for node, _, message in one.tap.seen:
+            if node == by.own and isinstance(message.content, EngineContent):
+                opened = open_engine_message(message.content.envelope, Verifiers())
+                assert opened is not None
+                bodies.append(opened.body)
+    return sum(map(len, bodies))
+
+
 @pytest.mark.parametrize(
     "policy",
     [
@@ -72,7 +87,7 @@ async def test_a_node_sends_on_in_the_clear_what_its_policy_allows(
     assert (await a.node.request(route, b"3456")).payload == b"3456"
     found = r.identities.relay_statistics()
     # With the answers.
-    assert (found.relayed, found.relayed_size) == (4, 12)
+    assert (found.relayed, found.relayed_size) == (4, carried(r, a, b))
     assert found.refused == {}
 
 
@@ -99,22 +114,44 @@ async def test_what_is_reserved_is_spent_in_the_clear_as_well(
     three: tuple[Node, Node, Node],
 ) -> None:
     a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
-    await b.identities.reserve(r.own, size=24, messages=9)
+    await b.identities.reserve(r.own, size=24_000, messages=9)
     route = f"{node_text(r.own)} => {node_text(b.own)} => echo"
-    await a.node.request(route, bytes(6))
-    a.node.send(route, bytes(13))
+    await a.node.request(route, bytes(6000))
+    a.node.send(route, bytes(13_000))
     over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 1}
     await eventually(lambda: r.identities.relay_statistics().refused == over)
-    await a.node.request(route, bytes(4))
-    assert r.identities.relay_statistics().charged_size == 20
+    await a.node.request(route, bytes(4000))
+    assert r.identities.relay_statistics().charged_size == carried(r, a, b)
     # There is room for the question, and none for its answer.
     with pytest.raises(TimeoutError):
-        await a.node.request(route, bytes(3), timeout=5)
+        await a.node.request(route, bytes(3000), timeout=5)
     found = r.identities.relay_statistics()
-    assert (found.charged, found.charged_size) == (5, 23)
+    assert (found.charged, found.charged_size) == (5, carried(r, a, b))
     assert found.refused == {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 2}
     assert r.identities.relay_statistics().reservations == 1
     assert b.identities.relay_statistics().reserved == 1
+
+
+async def test_what_is_reserved_is_spent_by_routes_as_well(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
+    seen: list[PassedOn] = []
+    r.identities.watch_relay(seen.append)
+    await b.identities.reserve(r.own, size=60_000)
+    link, _ = r.identities._router.links.get((r.own, a.own))
+    onward = parse_route(f"{node_text(b.own)} => nothing that answers")
+    back = tuple(Address(0, bytes((number,)) * 1000) for number in range(55))
+    for _ in range(2):
+        link.receive(Message(onward, back, b""))
+    over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 1}
+    await eventually(lambda: r.identities.relay_statistics().refused == over)
+    await eventually(lambda: carried(r, b))
+    found, size = r.identities.relay_statistics(), carried(r, b)
+    assert size > 55_000
+    assert (found.charged, found.charged_size) == (1, size)
+    assert (found.relayed, found.relayed_size) == (1, size)
+    assert seen == [PassedOn(a.own, b.own, size, False)]
 
 
 async def test_a_peer_has_a_rate_in_the_clear_as_well(three: tuple[Node, Node, Node]) -> None:
@@ -140,6 +177,48 @@ async def test_answers_in_the_clear_have_the_rate_of_the_node_that_sends_them(
     over = {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 7}
     await eventually(lambda: r.identities.relay_statistics().refused == over)
     await eventually(lambda: len(back.messages) == 2)
+
+
+async def test_what_comes_back_over_another_relay_is_not_sent_on(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN)
+    async with Node("c") as node:
+        c = await member(node, relay=OPEN)
+        await chain(b, c, r)
+        await asyncio.sleep(1)
+        introduce(a, r, b, c)
+        asked, back = await Recorder.on(b.node, "echo 2"), await Recorder.on(a.node, "back")
+        engine = b.identities.engine("echo 2")
+        await asyncio.sleep(1)
+        back.send(f"{node_text(r.own)} => {engine_text(engine)}", b"?")
+        question = await asked.next()
+        for one, other in ((b, r), (r, b)):
+            one.identities._router.peers.disconnect(other.own, "a test")
+        # It has the addresses of the route, and goes on and on over another relay.
+        way = f"{relay_text(c)} => {node_text(r.own)}"
+        around = route_of(way, question.return_route[1:])
+        for number in range(3):
+            asked.send(around, b"%d" % number)
+        refused = {RelayStatus.CONNECTION_FAILED: 3}
+        await eventually(lambda: r.identities.relay_statistics().refused == refused)
+        assert r.node.dead_letters.by_reason == {"not exposed": 3}
+        assert r.identities.relay_statistics().relayed == 1
+        assert back.messages == []
+
+
+async def test_what_has_lost_its_link_since_it_came_is_not_sent_on(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = await line_of(three, OPEN)
+    link, _ = r.identities._router.links.get((r.own, a.own))
+    link.receive(Message(parse_route(f"{node_text(b.own)} => echo"), (), b"x"))
+    for one, other in ((b, r), (r, b)):
+        one.identities._router.peers.disconnect(other.own, "a test")
+    refused = {RelayStatus.CONNECTION_FAILED: 1}
+    await eventually(lambda: r.identities.relay_statistics().refused == refused)
+    assert r.node.dead_letters.by_reason == {"not exposed": 1}
+    assert r.identities.relay_statistics().relayed == 0
 
 
 async def test_what_the_router_would_refuse_behind_an_identity_is_not_charged(
@@ -206,7 +285,8 @@ async def test_what_an_engine_passes_on_counts_with_its_size(
     for size in (600, 1):
         link.receive(Message(onward, (), bytes(size)))
     await eventually(lambda: r.identities.relay_statistics().relayed == 2)
-    assert r.identities.relay_statistics().relayed_size == 601
+    await eventually(lambda: r.identities.relay_statistics().relayed_size == carried(r, b))
+    assert carried(r, b) > 601
 
 
 # --- what is charged and counted ------------------------------------------------------------------
@@ -235,7 +315,7 @@ async def test_what_a_link_does_not_take_in_the_clear_is_refunded_and_not_counte
     a, r, b = await line_of(three, RelayPolicy(to_reserved=True))
     seen: list[PassedOn] = []
     r.identities.watch_relay(seen.append)
-    await b.identities.reserve(r.own, size=9, messages=1)
+    await b.identities.reserve(r.own, size=1000, messages=1)
     peers = r.identities._router.peers
     send = peers.send
 
@@ -250,16 +330,18 @@ async def test_what_a_link_does_not_take_in_the_clear_is_refunded_and_not_counte
     peers.send = refuse  # type: ignore[method-assign]
     route = f"{node_text(r.own)} => {node_text(b.own)} => echo"
     for _ in range(3):
-        a.node.send(route, bytes(9))
+        a.node.send(route, bytes(900))
     await eventually(lambda: r.node.dead_letters.by_reason == {"link down": 3})
     found = r.identities.relay_statistics()
     assert (found.relayed, found.relayed_size, found.charged, found.charged_size) == (0, 0, 0, 0)
     assert (found.refused, seen) == ({}, [])
     peers.send = send  # type: ignore[method-assign]
     # All of the reservation is left.
-    a.node.send(route, bytes(9))
-    await eventually(lambda: r.identities.relay_statistics().charged_size == 9)
-    assert [(each.previous, each.following, each.size) for each in seen] == [(a.own, b.own, 9)]
+    a.node.send(route, bytes(900))
+    await eventually(lambda: carried(r, b))
+    size = carried(r, b)
+    assert r.identities.relay_statistics().charged_size == size
+    assert [(each.previous, each.following, each.size) for each in seen] == [(a.own, b.own, size)]
 
 
 async def test_what_a_link_has_taken_in_the_clear_and_not_sent_is_refunded_and_counted(
@@ -271,11 +353,12 @@ async def test_what_a_link_has_taken_in_the_clear_and_not_sent_is_refunded_and_c
     a.node.send(f"{node_text(r.own)} => {node_text(b.own)} => echo", bytes(9))
     await eventually(lambda: taken)
     found = r.identities.relay_statistics()
-    assert (found.relayed, found.relayed_size, found.charged) == (1, 9, 1)
+    size = found.relayed_size
+    assert (found.relayed, found.charged, found.charged_size) == (1, 1, size)
     taken[0](LinkDown("b", "a test"))
     found = r.identities.relay_statistics()
     # What was counted stays so, as counters only rise; and what became of it is counted as well.
-    assert (found.relayed, found.relayed_size, found.charged) == (1, 9, 0)
+    assert (found.relayed, found.relayed_size, found.charged) == (1, size, 0)
     assert r.identities.refused() == {"relayed messages that a link has not sent": 1}
     assert r.node.dead_letters.by_reason == {"link down": 1}
 
@@ -293,10 +376,14 @@ async def test_an_answer_in_the_clear_is_charged_once_a_link_has_taken_it(
     )
     await eventually(lambda: taken)
     assert r.identities.relay_statistics().charged == 2
-    assert seen == [PassedOn(a.own, b.own, 9, False), PassedOn(b.own, a.own, 9, True)]
+    size = carried(r, b)
+    assert seen == [
+        PassedOn(a.own, b.own, size, False),
+        PassedOn(b.own, a.own, seen[1].size, True),
+    ]
     taken[0](LinkDown("a", "a test"))
     found = r.identities.relay_statistics()
-    assert (found.relayed, found.charged, found.charged_size) == (2, 1, 9)
+    assert (found.relayed, found.charged, found.charged_size) == (2, 1, size)
     with pytest.raises(TimeoutError):
         await asked
 
