@@ -37,13 +37,16 @@ windows stay. Until it is set right, what it accepts is of the time that it has.
 
 A node with a clock that is set back begins anew as well: floors and ids of before are of a time to
 come, and would have all refused until then. The windows stay, and say what is not accepted again
-once the clock gets there. What was forgotten before is like what was accepted before a start: with
-an id that was begun later than the clock says now, it may be accepted once more.
+once the clock gets there. Where windows were let go before they expired, or go now as the clock was
+set back too often, a *gap* stays: what may have been in them, by its expiry and the time of its id,
+is refused. So others are refused only for as long as the clock passes that time again. What was
+forgotten as it had expired is like what was accepted before a start: with an id that was begun
+later than the clock says now, it may be accepted once more.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
 from typing import Final
 
@@ -79,7 +82,9 @@ accepted if it expires before."""
 
 _MOST_FORMER: Final = 2
 """Most times that the clock was set back of which the windows of before stay, until they expire.
-Beyond: those of the earliest go."""
+Beyond: those of the earliest go, and a gap stays in their place."""
+_MOST_GAPS: Final = 8
+"""Most gaps, until they expire. Beyond: the two earliest become one, which has what is between."""
 _AT_ONCE: Final = 256
 """Most entries that are looked at for one message without a window."""
 
@@ -141,6 +146,57 @@ class _Windows:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """The messages that may have been accepted before a clock was set back, and are forgotten.
+
+    Attributes:
+        since: The earliest expiry of it, in Unix milliseconds.
+        until: The latest one.
+        begun: The latest time of its ids.
+    """
+
+    since: int
+    until: int
+    begun: int
+
+    def has(self, time: int, expiry: int) -> bool:
+        return self.since <= expiry <= self.until and time <= self.begun
+
+    def joined(self, other: _Gap) -> _Gap:
+        return _Gap(
+            min(self.since, other.since),
+            max(self.until, other.until),
+            max(self.begun, other.begun),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """The windows from before the clock was set back.
+
+    Attributes:
+        pairs: The windows.
+        all: What they have seen that was not expired then.
+    """
+
+    pairs: dict[_Pair, _Windows]
+    all: _Gap
+
+    def refusal(self, pair: _Pair, time: int, number: int, expiry: int) -> FreshnessRefusal | None:
+        """Return why a message is refused that may have been received; `None` if it was not."""
+        windows = self.pairs.get(pair)
+        if windows is None:
+            return None
+        window = windows.of_time.get(time)
+        if window is not None:
+            # What was let go before this one was opened is in a gap.
+            is_old = window.is_below(number) or window.has_seen(number)
+            return FreshnessRefusal.REPEATED if is_old else None
+        is_gone = time <= windows.below and self.all.since <= expiry <= windows.until
+        return FreshnessRefusal.FORGOTTEN if is_gone else None
+
+
 class ReplayWindows:
     """The windows of all counters.
 
@@ -164,6 +220,8 @@ class ReplayWindows:
     __slots__ = (
         "_by_expiry",
         "_former",
+        "_gaps",
+        "_latest",
         "_limits",
         "_pairs",
         "_shares",
@@ -185,8 +243,11 @@ class ReplayWindows:
         self._started = started
         self._start_floor = started + MAX_TTL + MAX_SKEW if floor is None else floor
         self._pairs: dict[_Pair, _Windows] = {}
-        # The windows from before the clock was set back, and when all of them are expired.
-        self._former: deque[tuple[int, dict[_Pair, _Windows]]] = deque(maxlen=_MOST_FORMER)
+        # The windows from before the clock was set back, and the gaps in them, earliest first.
+        self._former: list[_Former] = []
+        self._gaps: list[_Gap] = []
+        # The latest time of a message since then.
+        self._latest = started
         self._limits = limit, share
         # One entry for each pair, with an expiry that it had; `_forget_first` puts it right.
         self._by_expiry: list[tuple[int, _Pair]] = []
@@ -239,6 +300,7 @@ class ReplayWindows:
             now: The time, in Unix milliseconds.
         """
         pair, time = (source, destination), id_time(number)
+        self._latest = max(self._latest, now)
         windows = self._pairs.get(pair)
         refusal = self._refusal(pair, time, number, expiry, now)
         if refusal is None and (windows is None or time not in windows.of_time):
@@ -272,8 +334,20 @@ class ReplayWindows:
             started: The time, in Unix milliseconds. Ids that are accepted begin later than
                 `MAX_SKEW` after it.
         """
-        self._former.append((self.until, self._pairs))
+        # Whatever was accepted and is not expired.
+        earliest, latest = self._latest - MAX_SKEW, self._latest + MAX_SKEW
+        whole = _Gap(earliest, min(self.until, latest + MAX_TTL), latest)
+        if self._pairs:
+            self._former.append(_Former(self._pairs, whole))
+        if len(self._former) > _MOST_FORMER:
+            self._gaps.append(self._former.pop(0).all)
+        if self.floor >= earliest:
+            self._gaps.append(replace(whole, until=self.floor))
+        while len(self._gaps) > _MOST_GAPS:
+            first = self._gaps.pop(0)
+            self._gaps[0] = self._gaps[0].joined(first)
         self.start_again(started)
+        self._latest = started
         self._pairs, self._by_expiry = {}, []
         self._shares = PeerShares(*self._limits)
         self.floor = 0
@@ -287,8 +361,9 @@ class ReplayWindows:
             now: The time, in Unix milliseconds.
         """
         before = now - MAX_SKEW
-        while self._former and self._former[0][0] < before:
-            self._former.popleft()
+        if self._former or self._gaps:
+            self._former = [each for each in self._former if each.all.until >= before]
+            self._gaps = [each for each in self._gaps if each.until >= before]
         for _ in range(_AT_ONCE):
             if not self._by_expiry or self._by_expiry[0][0] >= before:
                 return
@@ -308,8 +383,10 @@ class ReplayWindows:
             return FreshnessRefusal.AHEAD
         if expiry <= self._start_floor and time <= self._started + MAX_SKEW:
             return FreshnessRefusal.BEFORE_START
-        if self._former and self._was_seen(pair, time, number):
-            return FreshnessRefusal.REPEATED
+        if self._former or self._gaps:
+            refusal = self._refusal_of_before(pair, time, number, expiry)
+            if refusal is not None:
+                return refusal
         windows = self._pairs.get(pair)
         window = None if windows is None else windows.of_time.get(time)
         if window is not None:
@@ -318,14 +395,16 @@ class ReplayWindows:
             return FreshnessRefusal.FORGOTTEN
         return None if windows is None else windows.refusal(time)
 
-    def _was_seen(self, pair: _Pair, time: int, number: int) -> bool:
-        """Whether an id was, or may have been, received before the clock was set back."""
-        for _, pairs in self._former:
-            windows = pairs.get(pair)
-            window = None if windows is None else windows.of_time.get(time)
-            if window is not None and (window.is_below(number) or window.has_seen(number)):
-                return True
-        return False
+    def _refusal_of_before(
+        self, pair: _Pair, time: int, number: int, expiry: int
+    ) -> FreshnessRefusal | None:
+        """Return why a message is refused by what came before the clock was set back."""
+        for former in self._former:
+            refusal = former.refusal(pair, time, number, expiry)
+            if refusal is not None:
+                return refusal
+        is_gone = any(gap.has(time, expiry) for gap in self._gaps)
+        return FreshnessRefusal.FORGOTTEN if is_gone else None
 
     def _open(
         self, pair: _Pair, time: int, expiry: int, peer: Identity, now: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given, strategies as st
 
 from onward.protocol.identity import (
@@ -470,14 +472,75 @@ def test_what_was_accepted_before_a_start_is_refused_once_its_clock_is_set_forwa
 def test_what_was_seen_before_a_clock_was_set_back_is_not_accepted_once_it_gets_there() -> None:
     windows = ReplayWindows(LONG_AGO)
     assert record(windows, FIRST + REPLAY_WINDOW) is None
-    for times in (1, 2, 3):
-        windows.begin_anew(NOW - times * HOUR)
-        # Those of the first time are let go for those of two later ones.
+    for times in range(1, 20):
+        back = NOW - times * HOUR
+        windows.begin_anew(back)
+        # Those of the first time go for those of two later ones, and a gap stays, whatever comes.
         seen, below = record(windows, FIRST + REPLAY_WINDOW), record(windows, FIRST)
-        if times < 3:
-            assert (seen, below) == (Refusal.REPEATED, Refusal.REPEATED)
-        else:
-            assert seen is None
+        assert seen is below is (Refusal.REPEATED if times < 3 else Refusal.FORGOTTEN)
+        assert record(windows, back + MAX_SKEW + 1 << COUNT_BITS, back, back + 1) is None
+    # What was begun or expires outside of that is accepted.
+    latest, number = NOW + 1000, FIRST + (MAX_SKEW + 1 << COUNT_BITS)
+    assert record(windows, number, latest, NOW + 1) is None
+    assert record(windows, FIRST, latest, NOW) is Refusal.FORGOTTEN
+    assert record(windows, FIRST, latest + 1, NOW) is None
+
+
+def test_what_was_let_go_before_a_clock_was_set_back_is_not_accepted_once_it_gets_there() -> None:
+    windows = ReplayWindows(LONG_AGO, limit=4)
+    assert record(windows, FIRST, destination=to(0)) is None
+    for begun in range(3):
+        assert record(windows, counter(begun), NOW + 2000) is None
+    # In the place of another pair, and of another counter.
+    assert record(windows, FIRST, NOW + 2000, destination=to(1)) is None
+    assert record(windows, counter(3), NOW + 3000) is None
+    assert windows.let_go == 2
+    windows.begin_anew(NOW - HOUR)
+    assert record(windows, FIRST, destination=to(0)) is Refusal.FORGOTTEN
+    assert record(windows, FIRST, NOW + 2000) is Refusal.FORGOTTEN
+    assert record(windows, FIRST, NOW + 2000, destination=to(1)) is Refusal.REPEATED
+    # It may have been in a window of this time that was let go with its pair.
+    assert record(windows, counter(3, 1)) is Refusal.FORGOTTEN
+    # What was not let go is accepted.
+    assert record(windows, counter(3, 1), NOW + 1001) is None
+    assert record(windows, counter(4), NOW + 2000) is None
+    assert record(windows, FIRST, NOW + 1001, destination=to(0)) is None
+    assert record(windows, FIRST, NOW + 3001) is None
+    # The clock passes that time again.
+    later = NOW + 3000 + MAX_SKEW + 1
+    windows.forget_expired(later)
+    assert record(windows, FIRST, later, later, to(0)) is None
+
+
+@given(st.integers(0, 2**32))
+def test_no_message_is_accepted_twice_however_the_clock_is_set(seed: int) -> None:
+    random = Random(seed)
+    windows, now = ReplayWindows(LONG_AGO, limit=random.choice([4, 6, 99]), share=99), NOW
+    sent: dict[tuple[Destination, int], int] = {}
+    accepted: dict[tuple[Destination, int], int] = {}
+    latest = now
+    for _ in range(60):
+        if random.random() < 0.1:
+            now += random.choice([-200_000, -60_000, -35_000, -6000, 6000, 45_000, 200_000])
+            if now >= latest:
+                windows.start_again(now)
+            else:
+                windows.begin_anew(now)
+                # What had expired is forgotten, and may be accepted once more.
+                accepted = {
+                    each: expiry for each, expiry in accepted.items() if expiry >= latest - MAX_SKEW
+                }
+                latest = now
+        now += random.choice([1, 1, 500, 10_000, 40_000])
+        latest = max(latest, now)
+        number = now + MAX_SKEW - random.choice([0, 0, 1, 500, 5000]) << COUNT_BITS
+        ttl = random.choice([1, 30_000, 90_000, MAX_TTL])
+        sent.setdefault((to(random.randrange(3)), number), now + ttl)
+        peer = random.choice([PEER, OTHER])
+        for (destination, each), expiry in reversed(sent.items()):
+            if record(windows, each, expiry, now, destination, peer) is None:
+                assert (destination, each) not in accepted
+                accepted[destination, each] = expiry
 
 
 def test_what_was_begun_before_a_clock_was_set_back_is_refused_until_it_expires() -> None:
