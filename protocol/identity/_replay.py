@@ -151,7 +151,7 @@ class _Gap:
     """The messages that may have been accepted before a clock was set back, and are forgotten.
 
     Attributes:
-        since: The earliest expiry of it, in Unix milliseconds.
+        since: The earliest expiry of them, in Unix milliseconds.
         until: The latest one.
         begun: The latest time of its ids.
     """

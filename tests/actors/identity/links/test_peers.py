@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -402,10 +403,11 @@ async def test_a_connection_that_is_lost_is_made_again(a: Node, c: Node) -> None
 
 
 async def test_a_node_that_was_away_for_a_while_is_joined_as_soon_as_there_is_a_connection(
-    a: Node, c: Node
+    a: Node, c: Node, tmp_path: Path
 ) -> None:
     ours, theirs = await attached(a), await attached(c)
-    listener = await c.listen("tcp://127.0.0.1:0", expose=[ROUTER])
+    # No port, which another process might take meanwhile.
+    listener = await c.listen(f"uds://{tmp_path}/node", expose=[ROUTER])
     await ours.join(listener.uri, identity=theirs.own)
     address = ours._router.peers.link_to(theirs.own)
     link = a.parts.table.worker_at(address) if address is not None else None
