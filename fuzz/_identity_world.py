@@ -127,6 +127,11 @@ class Watched(NamedTuple):
         self.world.delivered.append((self.pair, message))
         self.link.receive(message)
 
+    def receive_answer(self, message: Message) -> None:
+        """Keep the answer of a domain that is delivered, and pass it on."""
+        self.world.delivered.append((self.pair, message))
+        self.link.receive_answer(message)
+
     def receive_copy(self, message: Message) -> bool:
         """Keep a copy that is delivered, and pass it on."""
         self.world.delivered.append((self.pair, message))

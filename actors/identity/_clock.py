@@ -47,6 +47,8 @@ class ClockWatch:
         step = ahead - self._ahead
         if abs(step) <= CLOCK_TOLERANCE:
             return 0
+        if abs(self._now_ahead() - ahead) > CLOCK_TOLERANCE:
+            return 0  # the process has stood still between the two clocks; the next look decides
         self._ahead = ahead
         return step
 

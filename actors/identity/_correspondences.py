@@ -33,6 +33,9 @@ class Correspondence(Interface):
     def receive(self, message: Message) -> None:
         """Deliver a message that the router has verified."""
 
+    def receive_answer(self, message: Message) -> None:
+        """Deliver the one answer of a domain to what was sent there by this link."""
+
     def receive_copy(self, message: Message) -> bool:
         """Deliver a copy of a publication; return false if its mailbox has no room."""
         ...

@@ -15,7 +15,7 @@ try:
         Ed25519PublicKey,
     )
 except ImportError as error:  # this module is the first of all that need it
-    raise ImportError(
+    raise ModuleNotFoundError(
         "identities need the extra: install onward[identity]", name="cryptography"
     ) from error
 

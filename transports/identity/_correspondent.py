@@ -30,6 +30,7 @@ class Correspondent(Link):
 
     __slots__ = (
         "_is_copy",
+        "_is_of_domain",
         "_refused_copies",
         "_relay",
         "_router",
@@ -55,6 +56,7 @@ class Correspondent(Link):
         self._relay: Final = relays.service.clear
         self._sender: Address | None = None  # of the message that is given to the router
         self._is_copy = False
+        self._is_of_domain = False
         self._refused_copies = 0
 
     @property
@@ -76,7 +78,8 @@ class Correspondent(Link):
         """Give a message to the router, which signs it; what came from elsewhere is relayed."""
         own, to = self.own, self.identity
         context, by = message[4], self._correspondent_at(self._sender)
-        is_admitted = by is not None
+        # An answer of a domain has no node to rate or to charge, and comes once.
+        is_admitted = by is not None and not by.answers_for_domain()
         if by is None and context is not None and context.outside is not None:
             by = self._correspondent_at(self.node.parts.table.link_on(message[1]))
         if by is None:
@@ -97,6 +100,15 @@ class Correspondent(Link):
             self.node.lose(message, NotExposed(onward[0]))
             return
         self.arrive((message,))
+
+    def receive_answer(self, message: Message) -> None:
+        """Deliver the one answer of a domain, also to an identity elsewhere that has asked."""
+        self._is_of_domain = True
+        self.arrive((message,))
+
+    def answers_for_domain(self) -> bool:
+        """Whether the other end is a domain, and neither a node nor an engine at a known one."""
+        return self._is_of_domain and self._router.home(self.identity) is None
 
     def receive_copy(self, message: Message) -> bool:
         """Deliver a copy of a publication; return false if its mailbox has no room."""

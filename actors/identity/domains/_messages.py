@@ -79,7 +79,7 @@ class AskedDomains:
             router.counts["answers to engines that have ended"] += 1
         else:
             link, _ = router.links.get((asked.own, asked.domain))
-            link.receive(outcome)
+            link.receive_answer(outcome)
 
     def close(self) -> None:
         """End all, in doubt."""

@@ -10,7 +10,7 @@ import pytest
 from onward.actors import Node
 from onward.actors.identity import ROUTER, IdentityKeys
 from onward.actors.identity._carriage import ENGINE
-from onward.actors.identity._clock import CLOCK_TOLERANCE
+from onward.actors.identity._clock import CLOCK_TOLERANCE, ClockWatch
 from onward.actors.identity._outgoing import ONWARD
 from onward.protocol import Message, OnwardError
 from onward.protocol.identity import (
@@ -318,3 +318,19 @@ async def test_a_relay_does_not_hold_on_to_what_is_of_a_time_that_its_clock_has_
     assert (found.held, found.held_size, found.handles) == (0, 0, 0)
     if ahead > 0:  # else they go as others are waited for
         assert sender.relay_statistics().expected == 0
+
+
+def test_a_process_that_stands_still_between_the_two_clocks_makes_no_step() -> None:
+    now, stands = 100.0, False
+
+    def loop_time() -> float:
+        nonlocal now, stands
+        if stands:
+            now, stands = now + 10, False
+        return now
+
+    watch = ClockWatch(lambda: int(now * 1000), loop_time)
+    stands = True
+    assert watch.take_step() == 0
+    now += 1
+    assert watch.take_step() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -244,11 +245,23 @@ async def test_what_cannot_be_is_told_with_its_line(identity: str, join: str, to
     assert str(failed.value).startswith(told)
 
 
-async def test_without_the_extra_it_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onward.transports.identity", None)
-    told = r"nodes\.a\.identity: an identity needs the extra: install onward\[identity\]"
-    with pytest.raises(TopologyFailed, match=told):
-        await Topology.start(read(two('seed = "a"'), "t.toml"))
+WITHOUT = """\
+import asyncio, sys
+sys.modules["cryptography"] = None
+from onward.actors.topology import Topology, TopologyFailed, read
+try:
+    asyncio.run(Topology.start(read(sys.argv[1].encode(), "t.toml")))
+except TopologyFailed as error:
+    print(error)
+"""
+
+
+def test_without_the_extra_it_says_which() -> None:
+    # In a process of its own: here the packages of identities are imported.
+    command = [sys.executable, "-W", "error", "-c", WITHOUT, two('seed = "a"').decode()]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    told = "t.toml:4: nodes.a.identity: an identity needs the extra: install onward[identity]\n"
+    assert (said.stdout, said.stderr) == (told, "")
 
 
 def test_a_directory_is_not_part_of_a_simulation() -> None:

@@ -26,6 +26,7 @@ from onward.protocol.identity import (
     open_engine_message,
     parse_p2p_message,
 )
+from tests.support.domains import domain_text, learns, member as serving
 from tests.support.identities import engine_text, key_of, node_text
 from tests.support.relays import OPEN, Member, Tap, chain, introduce, member, relay_text
 from tests.support.transports import Echo, Recorder, Relay, eventually
@@ -406,6 +407,22 @@ async def test_what_a_worker_sends_elsewhere_by_itself_is_relayed_if_the_policy_
     assert answer.payload == b"x"
     found = line[1].identities.relay_statistics()
     assert (found.relayed, found.charged, found.refused) == (2 if policy else 0, charged, {})
+
+
+async def test_the_answer_of_a_domain_goes_on_to_the_one_that_has_asked_a_worker_for_it(
+    three: tuple[Node, Node, Node],
+) -> None:
+    a, r, b = three
+    asks, relay = await member(a), await member(r, "proxy", relay=OPEN)
+    await r.start(lambda: Proxy(domain_text("orders"), transparent=True), address="proxy")
+    theirs, worker = await serving(b, (r, relay.identities))
+    await chain(asks, relay)
+    for each in (relay.identities, theirs):
+        learns(each, theirs.own)
+    await asyncio.sleep(40)
+    answer = await a.request(f"{node_text(relay.own)} => proxy", b"x")
+    assert (answer.payload, worker.asked) == (b"b", 1)
+    assert relay.identities.relay_statistics().refused == {}
 
 
 # --- keys and statistics -------------------------------------------------------------------------
