@@ -110,6 +110,7 @@ class Handshakes(ABC):
         way = self._ways.get(route)
         if way is None:
             way = Way(route)
+            way.again = self._now() + _SHORTEST  # it may have been forgotten a moment ago
             ended = self._node.watch(route[0], lambda: self._gone(way))
             lost = self._node.parts.workers.watch_losses(
                 route[0], lambda: self._lost(way), lambda: self._arm(way)

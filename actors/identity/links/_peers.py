@@ -179,12 +179,12 @@ class Peers(Handshakes):
         old_way = None if old is None else self._way_of[old]
         if old is not None and old_way is way:
             # The same node again: what it has sent by the channel before comes first.
-            old.renew(channel)
+            old.renew(channel, began=dialled)
             self._events.session_opened(old)
             return
         if old is not None and old_way is not None:
             own = self._key.identity
-            if not link_replaces(own, node, dialled=dialled, old_dialled=old.dialled):
+            if not link_replaces(own, node, dialled=dialled, old_dialled=old.began):
                 old_way.waiting.extend(way.waiting)
                 way.waiting.clear()
                 if old.is_greeted:

@@ -60,6 +60,8 @@ class Session:
         node: The node.
         channel: The keys and numbers.
         dialled: Whether this node has dialled.
+        began: Whether this node has begun the last handshake. Where there are two links, both nodes
+            keep the same one by that: each has seen the last handshakes of both.
         number: Its number.
         greets_by: The time by which the other node has to greet, in seconds of the loop.
         is_greeted: Whether the other node has greeted, so that it takes messages.
@@ -75,6 +77,7 @@ class Session:
         "_route",
         "_sealed",
         "_worker",
+        "began",
         "channel",
         "dialled",
         "greets_by",
@@ -98,6 +101,7 @@ class Session:
         self.node: Final = node
         self.channel = channel
         self.dialled: Final = dialled
+        self.began = dialled
         self.number: Final = number
         self.greets_by = 0.0
         self.is_greeted = False
@@ -111,9 +115,14 @@ class Session:
         self._line: SenderLine | None = None
         self._room: Final[list[asyncio.Future[None]]] = []
 
-    def renew(self, channel: LinkChannel) -> None:
-        """Use another channel. What the other node has sent by the one before it comes first."""
-        self._before, self.channel = self.channel, channel
+    def renew(self, channel: LinkChannel, *, began: bool) -> None:
+        """Use another channel. What the other node has sent by the one before it comes first.
+
+        Args:
+            channel: The channel.
+            began: Whether this node has begun the handshake.
+        """
+        self._before, self.channel, self.began = self.channel, channel, began
 
     def send(
         self, record: bytes, failed: Failed, expiry: int | None = None

@@ -325,6 +325,34 @@ async def test_a_node_without_a_session_does_not_begin_one_for_a_refusal(a: Node
         await joining
 
 
+async def test_both_nodes_know_which_of_them_has_begun_the_last_handshake(a: Node, c: Node) -> None:
+    # Of two links they would else keep one each, and begin handshakes over both for ever.
+    ours, theirs = await attached(a), await attached(c)
+    await joined((c, theirs), a)
+    ends = ours._router.peers.sessions[theirs.own], theirs._router.peers.sessions[ours.own]
+    assert [each.began for each in ends] == [False, True]
+    before = ends[1].channel
+    await asyncio.sleep(1)  # of the virtual clock
+    way = ours._router.peers._way_of[ends[0]]
+    ours._router.peers._handshake(way, refuse_link(LinkRefusalCode.NO_SESSION))
+    await eventually(partial(is_another, ends[1], before))
+    assert [each.began for each in ends] == [True, False]
+    assert [each.dialled for each in ends] == [False, True]
+
+
+async def test_a_link_that_has_just_begun_is_not_asked_again_at_once(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    await joined((c, theirs), a)
+    session = ours._router.peers.sessions[theirs.own]
+    before = session.channel
+    way = ours._router.peers._way_of[session]
+    ours._router.peers._handshake(way, refuse_link(LinkRefusalCode.NO_SESSION))
+    assert way.handshake is None
+    began = a.loop.time()
+    await eventually(partial(is_another, session, before))
+    assert a.loop.time() - began > 0.4
+
+
 @pytest.mark.parametrize("dialled", [False, True])
 async def test_an_engine_of_which_the_word_was_lost_is_looked_up(
     a: Node, c: Node, dialled: bool
@@ -375,6 +403,7 @@ async def test_a_node_that_leaves_out_numbers_is_not_dialled_without_an_end(
     ours = await attached(c)
     strange = await StrangeNode.on(a, c, key_of("strange"))
     await eventually(ours.peers)
+    await asyncio.sleep(1)  # of the virtual clock: the link has not just begun
     dialled = list[object]()
     monkeypatch.setattr(ours._router.peers, "_dial", dialled.append)
     for _ in range(5):
