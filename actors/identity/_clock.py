@@ -36,7 +36,8 @@ class ClockWatch:
     def __init__(self, milliseconds: Callable[[], int], loop_time: Callable[[], float]) -> None:
         self._milliseconds: Final = milliseconds
         self._loop_time: Final = loop_time
-        self._ahead = self._now_ahead()
+        # What stands still between the two clocks makes it less.
+        self._ahead = max(self._now_ahead(), self._now_ahead())
 
     def take_step(self) -> int:
         """Return by how much the clock was set since the last step, in milliseconds; 0 for little.

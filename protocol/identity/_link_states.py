@@ -115,17 +115,17 @@ class LinkFailure(StrEnum):
     EXHAUSTED = "the session has had as many frames as it may"
 
 
-def link_replaces(own: Identity, peer: Identity, *, dialled: bool, old_dialled: bool) -> bool:
+def link_replaces(own: Identity, peer: Identity, *, began: bool, old_began: bool) -> bool:
     """Whether a new link to a node replaces the one that is there.
 
-    Both nodes decide alike, after the handshake: if each has dialled once, the link stays that the
-    smaller identity has dialled. Of two that one node has dialled, the newer does, since it only
-    dials if it takes the old one for lost.
+    Both nodes decide alike, after the handshake: if each has begun one, the link stays over which
+    the smaller identity has. Of two over which one node has, the newer does, since it only begins
+    another if it takes the old one for lost.
 
     Args:
         own: The identity of this node.
         peer: The identity of the other one.
-        dialled: Whether this node has dialled the new link.
-        old_dialled: Whether it has dialled the old one.
+        began: Whether this node has begun the handshake over the new link.
+        old_began: Whether it has begun the last handshake over the old one.
     """
-    return dialled is old_dialled or dialled is (own < peer)
+    return began is old_began or began is (own < peer)

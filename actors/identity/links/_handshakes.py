@@ -32,7 +32,6 @@ from ....protocol.identity import (
 from ..._worker import Worker
 from .._errors import PeerRefused
 from .._options import IdentityOptions
-from ._session import MAX_WAITING
 from ._way import Way
 
 if TYPE_CHECKING:
@@ -77,6 +76,8 @@ class Handshakes(ABC):
         self._key: Final = key
         self._options: Final = options
         self._limits: Final = LinkLimits(handshake=options.handshake_time)
+        # Over before the other node ends the link that it has dialled anew, as it is not greeted.
+        self._check_limits: Final = LinkLimits(handshake=options.handshake_time / 2)
         self._table: Final = table
         self._verifiers: Final = verifiers
         self._ways: Final[dict[Route, Way]] = {}
@@ -158,7 +159,7 @@ class Handshakes(ABC):
             self._now(),
             expected=way.expected,
             admits=self._admits,
-            limits=self._limits,
+            limits=self._check_limits if way.is_checked else self._limits,
         )
         way.handshake, way.hello = dialler, dialler.begin(self._now())
         self._send_frame(way, way.hello)
@@ -175,6 +176,15 @@ class Handshakes(ABC):
             self._dial(way)
         else:
             self._arm(way)
+
+    def _check(self, way: Way) -> None:
+        """Begin a handshake over a link that is kept, though its node has dialled another one.
+
+        The node may have lost it unheard of here: then nothing answers, and its session is closed.
+        Or the node has forgotten it for the other one: then it has a session over it again.
+        """
+        way.is_checked = True
+        self._dial_again(way)
 
     def _admits(self, node: Identity) -> bool:
         return not self._table.is_banned(node)
@@ -228,7 +238,8 @@ class Handshakes(ABC):
         node, channel = handshake.peer, handshake.channel
         if handshake.state is LinkState.UP and node is not None and channel is not None:
             way.handshake, way.hello = None, b""
-            way.repeats, way.failures = False, 0 if way.session is not None else way.failures
+            way.repeats = way.is_checked = False
+            way.failures = 0 if way.session is not None else way.failures
             self._proved(way, node, channel, dialled)
         elif handshake.state is LinkState.FAILED:
             way.handshake, way.hello = None, b""
@@ -243,8 +254,12 @@ class Handshakes(ABC):
         if way.waiting:
             way.dialled = False  # the caller knows, and may try again
             self._refuse(way, reason)
-        if way.session is None and not way.dialled:
+        session = way.session
+        if session is None and not way.dialled:
             self._forget(way)
+        elif session is not None and way.is_checked and failure is LinkFailure.TIMEOUT:
+            way.is_checked = False
+            self._disconnect(session, "the other node has dialled anew, and does not answer here")
 
     # --- times --------------------------------------------------------------------------------
 
@@ -256,16 +271,16 @@ class Handshakes(ABC):
             deadlines.append(handshake.deadline)
         if session is not None and not session.is_greeted:
             deadlines.append(session.greets_by)
+        if way.repeats and session is not None and handshake is None:
+            deadlines.append(max(way.again, self._now()))
         due: float | None = None
         if deadlines:
             due = min(deadlines)
         elif way.dialled and session is None and way.route in self._ways:
             # What is sent over a link without a connection may get lost unheard of. So the first
             # message is not: it would be waited for until the time of the handshake is over.
-            if not self._node.parts.workers.is_disconnected(way.route[0]):
-                due = max(way.again, self._now())
-        elif way.repeats and session is not None:
-            due = max(way.again, self._now())
+            is_down = self._node.parts.workers.is_disconnected(way.route[0])
+            due = None if is_down else max(way.again, self._now())
         if way.timer is not None:
             if due == way.due:
                 return  # it may have run out, and wait for its turn
@@ -302,10 +317,8 @@ class Handshakes(ABC):
         session = way.session
         if session is None:
             self._send(way.route, frame)
-        elif len(session.waiting) < MAX_WAITING:
-            session.put(frame, self._not_taken)
-        else:
-            self._not_taken()  # the other node may ask on and on, and take no answer
+        elif not session.put_handshake(frame, self._not_taken):
+            self._not_taken()
 
     def _send(self, route: Route, frame: bytes) -> None:
         try:

@@ -184,13 +184,15 @@ class Peers(Handshakes):
             return
         if old is not None and old_way is not None:
             own = self._key.identity
-            if not link_replaces(own, node, dialled=dialled, old_dialled=old.began):
+            if not link_replaces(own, node, began=dialled, old_began=old.began):
                 old_way.waiting.extend(way.waiting)
                 way.waiting.clear()
                 if old.is_greeted:
                     self._joined(old_way, node)
                 way.dialled = False
                 self._forget(way)
+                if old.is_greeted and not dialled:
+                    self._check(old_way)
                 return
         session = Session(
             node,
@@ -345,6 +347,9 @@ class Peers(Handshakes):
         if way.session is not None:
             self._close(way.session)
             way.session = None
+        if way.waiting:
+            way.dialled = way.dialled and way.node is not None  # a caller may try again
+            self._refuse(way, "the connection was lost")
         self._after_loss(way)
 
     def _after_loss(self, way: Way) -> None:
@@ -358,6 +363,7 @@ class Peers(Handshakes):
     def _gone(self, way: Way) -> None:
         """Receive the end of a link."""
         way.dialled = False
+        self._refuse(way, "the link has ended")
         self._lost(way)
 
     def _close(self, session: Session) -> None:

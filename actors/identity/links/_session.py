@@ -13,10 +13,15 @@ from ..._errors import Expired
 from ..._worker import Worker
 from ...runtime._room import Room, SenderLine, join
 
-__all__ = ["MAX_WAITING", "Failed", "Session", "Waiting"]
+__all__ = ["MAX_HANDSHAKE_MESSAGES", "MAX_WAITING", "Failed", "Session", "Waiting"]
 
 MAX_WAITING: Final = 1000
 """Frames to one node that wait for room at its link. Beyond: senders wait."""
+
+MAX_HANDSHAKE_MESSAGES: Final = 16
+"""Messages of handshakes to one node that wait for room at its link. Beyond: not sent, and counted:
+the node asks on and on, and takes no answer. However many records wait, there is room for
+them, as what is sealed by the new keys is lost without the last of them."""
 
 Failed = Callable[[OnwardError], object]
 """Receives the reason for which a record was certainly not handed over."""
@@ -61,7 +66,7 @@ class Session:
         channel: The keys and numbers.
         dialled: Whether this node has dialled.
         began: Whether this node has begun the last handshake. Where there are two links, both nodes
-            keep the same one by that: each has seen the last handshakes of both.
+            keep the same one by that.
         number: Its number.
         greets_by: The time by which the other node has to greet, in seconds of the loop.
         is_greeted: Whether the other node has greeted, so that it takes messages.
@@ -165,6 +170,13 @@ class Session:
                 return
             self._pump = self._worker.node.loop.create_task(self._run())
         self.waiting.append(Waiting(frame, None, failed))
+
+    def put_handshake(self, message: bytes, failed: Failed) -> bool:
+        """Send a message of a handshake likewise; return whether there is room for it."""
+        if sum(each.channel is None for each in self.waiting) >= MAX_HANDSHAKE_MESSAGES:
+            return False
+        self.put(message, failed)
+        return True
 
     async def _run(self) -> None:
         """Send what waits, one after the other, with room for each."""

@@ -36,6 +36,8 @@ class Way:
             of what the other node says, in seconds of the loop.
         repeats: Whether a handshake is wanted because of what the other node says, or of lost
             frames, until one has come to its end.
+        is_checked: Whether its session is closed if nothing answers the next handshake: the other
+            node has dialled anew.
         due: The time of the timer, in seconds of the loop.
         timer: The timer of the handshakes, or of the next one.
         unwatch: Functions that end the watches of the link.
@@ -49,6 +51,7 @@ class Way:
         "failures",
         "handshake",
         "hello",
+        "is_checked",
         "node",
         "repeats",
         "route",
@@ -70,6 +73,7 @@ class Way:
         self.failures = 0
         self.again = 0.0
         self.repeats = False
+        self.is_checked = False
         self.due = 0.0
         self.timer: Timer | None = None
         self.unwatch: tuple[Callable[[], None], ...] = ()

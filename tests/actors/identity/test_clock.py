@@ -320,7 +320,10 @@ async def test_a_relay_does_not_hold_on_to_what_is_of_a_time_that_its_clock_has_
         assert sender.relay_statistics().expected == 0
 
 
-def test_a_process_that_stands_still_between_the_two_clocks_makes_no_step() -> None:
+@pytest.mark.parametrize("at_its_start", [False, True])
+def test_a_process_that_stands_still_between_the_two_clocks_makes_no_step(
+    at_its_start: bool,
+) -> None:
     now, stands = 100.0, False
 
     def loop_time() -> float:
@@ -329,8 +332,9 @@ def test_a_process_that_stands_still_between_the_two_clocks_makes_no_step() -> N
             now, stands = now + 10, False
         return now
 
+    stands = at_its_start
     watch = ClockWatch(lambda: int(now * 1000), loop_time)
-    stands = True
+    stands = not at_its_start
     assert watch.take_step() == 0
     now += 1
     assert watch.take_step() == 0

@@ -13,7 +13,7 @@ from onward.actors.identity import ROUTER, IdentityOptions, PeerRefused
 from onward.actors.identity._carriage import ENGINE
 from onward.actors.identity._outgoing import ONWARD
 from onward.actors.identity.links._greetings import START_BURST, START_SECONDS
-from onward.actors.identity.links._session import MAX_WAITING, Waiting
+from onward.actors.identity.links._session import MAX_HANDSHAKE_MESSAGES, MAX_WAITING, Waiting
 from onward.actors.testing import Probe
 from onward.protocol import LinkDown, LinkLost, Message
 from onward.protocol.identity import (
@@ -348,10 +348,10 @@ async def test_a_node_that_takes_no_answers_does_not_fill_the_queue(a: Node, c: 
     session = ours._router.peers.sessions[STRANGE.identity]
     way = ours._router.peers._way_of[session]
     session._pump = asyncio.create_task(never())
-    session.waiting.extend([Waiting(b"", None, ignored)] * (MAX_WAITING - 1))
-    for number in range(1, 4):
+    session.waiting.extend([Waiting(b"", session.channel, ignored)] * MAX_WAITING)
+    for number in range(1, MAX_HANDSHAKE_MESSAGES + 3):
         ours._router.peers._handshake(way, hello(number))
-    assert len(session.waiting) == MAX_WAITING
+    assert len(session.waiting) == MAX_WAITING + MAX_HANDSHAKE_MESSAGES
     assert ours.refused() == {"handshakes that a link did not take": 2}
     assert strange.key is STRANGE
 

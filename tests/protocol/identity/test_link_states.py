@@ -34,12 +34,12 @@ def test_nothing_but_what_proves_an_identity_makes_a_link() -> None:
 def test_both_nodes_keep_the_same_of_two_links() -> None:
     # Each link by whether the first node has dialled it, in the order in which they are made.
     for first, second in itertools.product((False, True), repeat=2):
-        at_one = link_replaces(ONE, TWO, dialled=second, old_dialled=first)
-        at_two = link_replaces(TWO, ONE, dialled=not second, old_dialled=not first)
+        at_one = link_replaces(ONE, TWO, began=second, old_began=first)
+        at_two = link_replaces(TWO, ONE, began=not second, old_began=not first)
         assert at_one is at_two
         if first is not second:
             # Dialled by both at once: the order in which they are made does not matter.
-            turned = link_replaces(TWO, ONE, dialled=not first, old_dialled=not second)
+            turned = link_replaces(TWO, ONE, began=not first, old_began=not second)
             kept = second if at_one else first
             assert (first if turned else second) is kept
             assert kept is (ONE < TWO)
@@ -47,4 +47,4 @@ def test_both_nodes_keep_the_same_of_two_links() -> None:
 
 @pytest.mark.parametrize("dialled", [False, True])
 def test_the_newer_of_two_links_that_one_node_has_dialled_stays(dialled: bool) -> None:
-    assert link_replaces(ONE, TWO, dialled=dialled, old_dialled=dialled)
+    assert link_replaces(ONE, TWO, began=dialled, old_began=dialled)

@@ -11,20 +11,30 @@ import pytest
 from onward.actors import Expired, Node
 from onward.actors.identity import ROUTER, PeerRefused
 from onward.actors.identity.links._session import MAX_WAITING, Failed, Session, Waiting
+from onward.actors.identity.links._way import Way
 from onward.actors.testing import Probe
 from onward.protocol import Address, LinkDown, LinkLost, OnwardError, RequestTimeout
 from onward.protocol.identity import (
     ControlContent,
     Greeting,
+    Identity,
     LinkChannel,
     LinkFailure,
     LinkRefusalCode,
     refuse_link,
     serialize_greeting,
 )
-from onward.transports import LinkState
+from onward.transports import LinkState, MemoryLink
 from onward.transports.node._stream_dialled import DialledLink
-from tests.support.identities import StrangeNode, attached, engine_text, joined, key_of, node_text
+from tests.support.identities import (
+    StrangeNode,
+    attached,
+    engine_text,
+    joined,
+    key_of,
+    link_of,
+    node_text,
+)
 from tests.support.transports import Echo, Recorder, eventually
 
 
@@ -351,6 +361,103 @@ async def test_a_link_that_has_just_begun_is_not_asked_again_at_once(a: Node, c:
     began = a.loop.time()
     await eventually(partial(is_another, session, before))
     assert a.loop.time() - began > 0.4
+
+
+async def test_a_node_that_dials_anew_is_taken_though_its_last_link_still_stands_here(
+    a: Node, c: Node
+) -> None:
+    small, large = sorted((a, c), key=lambda each: key_of(each.name).identity)
+    ours, theirs = await attached(small), await attached(large)
+    await small.start(Echo, address="echo")
+    engine = engine_text(ours.engine("echo"))
+    far = await joined((large, theirs), small)
+    await asyncio.sleep(1)  # of the virtual clock
+    session = ours._router.peers.sessions[theirs.own]
+    ours._router.peers._dial(ours._router.peers._way_of[session])
+    await eventually(lambda: session.began)
+    # The connection is lost, and the node that listens does not hear of it.
+    link = ours._router.peers.link_to(theirs.own)
+    near = None if link is None else small.parts.table.worker_at(link)
+    assert isinstance(near, MemoryLink)
+    for each in (far, near):
+        each.freeze()
+    (way,) = theirs._router.peers._ways.values()
+    theirs._router.peers._gone(way)
+    began = small.loop.time()
+    listener = await small.listen("memory://anew", expose=[ROUTER])
+    assert await theirs.join(listener.uri) == ours.own
+    assert small.loop.time() - began < 7
+    assert ours._router.peers.link_to(theirs.own) != link
+    assert (await large.request(engine, b"hi")).payload == b"hi"
+
+
+async def test_of_two_links_that_are_proved_in_another_order_at_each_end_one_stays(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = sorted((a, c), key=lambda each: key_of(each.name).identity)
+    ours, theirs = await attached(small), await attached(large)
+    await small.start(Echo, address="echo")
+    engine = engine_text(ours.engine("echo"))
+    listener = await large.listen("memory://two", expose=[ROUTER])
+    slow, fast = [await small.connect(listener.uri, expose=[ROUTER]) for _ in range(2)]
+    proved = ours._router.peers._proved
+
+    def prove(way: Way, node: Identity, channel: LinkChannel, dialled: bool) -> None:
+        if way.route[0] == slow:
+            link_of(small, slow).freeze()  # the proof is on its way, and comes late
+        proved(way, node, channel, dialled)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ours._router.peers, "_proved", prove)
+        joining = asyncio.create_task(ours.join(slow))
+        await eventually(lambda: theirs.own in ours._router.peers.sessions)
+    await ours.join(fast)
+    await joining
+    link_of(small, slow).thaw()
+    await asyncio.sleep(5)  # of the virtual clock
+    assert (await large.request(engine, b"hi", timeout=1)).payload == b"hi"
+    ends = ours._router.peers.sessions[theirs.own], theirs._router.peers.sessions[ours.own]
+    assert ends[0].channel.session == ends[1].channel.session
+
+
+async def test_a_busy_session_gets_new_keys_and_loses_nothing(a: Node, c: Node) -> None:
+    ours, theirs = await attached(a), await attached(c)
+    recorder = await Recorder.on(c, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((a, ours), c)
+    session = ours._router.peers.sessions[theirs.own]
+    before, sent = session.channel, 0
+    link.freeze()
+
+    async def send() -> None:
+        nonlocal sent
+        while session.channel is before:
+            await a.send_wait(engine, sent.to_bytes(4))
+            sent += 1
+
+    sending = asyncio.create_task(send())
+    await eventually(lambda: session._room)
+    ours._router.peers._dial(ours._router.peers._way_of[session])
+    link.thaw()
+    await sending
+    await a.send_wait(engine, sent.to_bytes(4))
+    await eventually(lambda: len(recorder.messages) > sent)
+    assert [int.from_bytes(each.payload) for each in recorder.messages] == [*range(sent + 1)]
+    assert (ours.refused(), theirs.refused()) == ({}, {})
+
+
+async def test_a_join_ends_with_the_connection(a: Node, c: Node) -> None:
+    ours = await attached(a)
+    listener = await c.listen("tcp://127.0.0.1:0", expose=[ROUTER])
+    await Probe.on(c, ROUTER)
+    joining = asyncio.create_task(ours.join(listener.uri))
+    await eventually(lambda: accepted_links(c))
+    await listener.close()
+    for each in accepted_links(c):
+        await c.stop_worker(each)
+    with pytest.raises(PeerRefused, match="the connection was lost"):
+        await asyncio.wait_for(joining, 60)
+    assert ours._router.peers._ways == {}
 
 
 @pytest.mark.parametrize("dialled", [False, True])
