@@ -161,10 +161,14 @@ class Liar:
             ):
                 return right(out, node, content, failed, expiry)
             self.seen.append((node, content))
-            for to, each, after in self._lied(out, node, content):
+            said = self._lied(out, node, content)
+            copies = sum(_is_copy(content, each) for _, each, _ in said)
+            for to, each, after in said:
                 if not after:
-                    # What becomes of another than that, its sender is not told.
-                    right(out, to, each, failed if each is content and to == node else ignored)
+                    # What becomes of another than that, or of one of several, its sender is not
+                    # told: the others may come.
+                    is_it = each is content and to == node and copies == 1
+                    right(out, to, each, failed if is_it else ignored)
                 else:
                     asyncio.get_running_loop().call_later(after, right, out, to, each, ignored)
             return None
@@ -209,6 +213,13 @@ class Liar:
                 return [(node, ReplyContent(draw.randbytes(16), content.reply), 0.0)]
             case _:
                 return []
+
+
+def _is_copy(content: RelayContent | ReplyContent, other: RelayContent | ReplyContent) -> bool:
+    """Whether another content is the same one, or the same layer with another handle."""
+    if isinstance(content, RelayContent) and isinstance(other, RelayContent):
+        return content.envelope == other.envelope
+    return content is other
 
 
 def ignored(_: object) -> None:

@@ -76,8 +76,6 @@ class Handshakes(ABC):
         self._key: Final = key
         self._options: Final = options
         self._limits: Final = LinkLimits(handshake=options.handshake_time)
-        # Over before the other node ends the link that it has dialled anew, as it is not greeted.
-        self._check_limits: Final = LinkLimits(handshake=options.handshake_time / 2)
         self._table: Final = table
         self._verifiers: Final = verifiers
         self._ways: Final[dict[Route, Way]] = {}
@@ -159,7 +157,7 @@ class Handshakes(ABC):
             self._now(),
             expected=way.expected,
             admits=self._admits,
-            limits=self._check_limits if way.is_checked else self._limits,
+            limits=self._limits,
         )
         way.handshake, way.hello = dialler, dialler.begin(self._now())
         self._send_frame(way, way.hello)
@@ -177,15 +175,6 @@ class Handshakes(ABC):
         else:
             self._arm(way)
 
-    def _check(self, way: Way) -> None:
-        """Begin a handshake over a link that is kept, though its node has dialled another one.
-
-        The node may have lost it unheard of here: then nothing answers, and its session is closed.
-        Or the node has forgotten it for the other one: then it has a session over it again.
-        """
-        way.is_checked = True
-        self._dial_again(way)
-
     def _admits(self, node: Identity) -> bool:
         return not self._table.is_banned(node)
 
@@ -202,6 +191,8 @@ class Handshakes(ABC):
                 self._dial_again(way)  # the session is kept until there is another one
             return
         handshake = way.handshake
+        if data[1:2] != _REFUSAL:
+            way.silent_since = None
         if data[1:2] == HELLO:
             if way.hello and way.hello <= data:
                 # Both have dialled at once: the smaller hello counts. The other node sees it, too.
@@ -238,8 +229,7 @@ class Handshakes(ABC):
         node, channel = handshake.peer, handshake.channel
         if handshake.state is LinkState.UP and node is not None and channel is not None:
             way.handshake, way.hello = None, b""
-            way.repeats = way.is_checked = False
-            way.failures = 0 if way.session is not None else way.failures
+            way.repeats, way.failures = False, 0 if way.session is not None else way.failures
             self._proved(way, node, channel, dialled)
         elif handshake.state is LinkState.FAILED:
             way.handshake, way.hello = None, b""
@@ -254,12 +244,8 @@ class Handshakes(ABC):
         if way.waiting:
             way.dialled = False  # the caller knows, and may try again
             self._refuse(way, reason)
-        session = way.session
-        if session is None and not way.dialled:
+        if way.session is None and not way.dialled:
             self._forget(way)
-        elif session is not None and way.is_checked and failure is LinkFailure.TIMEOUT:
-            way.is_checked = False
-            self._disconnect(session, "the other node has dialled anew, and does not answer here")
 
     # --- times --------------------------------------------------------------------------------
 

@@ -156,6 +156,7 @@ class Peers(Handshakes):
                 if unknown and len(data) >= LINK_FRAME_OVERHEAD:
                     self._send(route, NO_SESSION)
                 return
+            way.silent_since = None
             self._open(way.session, data)
             return
         if way is None:
@@ -184,15 +185,14 @@ class Peers(Handshakes):
             return
         if old is not None and old_way is not None:
             own = self._key.identity
-            if not link_replaces(own, node, began=dialled, old_began=old.began):
+            replaces = link_replaces(own, node, began=dialled, old_began=old.began)
+            if not replaces and not (old.is_greeted and not dialled and self._is_lost(old_way)):
                 old_way.waiting.extend(way.waiting)
                 way.waiting.clear()
                 if old.is_greeted:
                     self._joined(old_way, node)
                 way.dialled = False
                 self._forget(way)
-                if old.is_greeted and not dialled:
-                    self._check(old_way)
                 return
         session = Session(
             node,
@@ -217,6 +217,21 @@ class Peers(Handshakes):
             self._close(way.session)  # another node has been there before
         way.session = self.sessions[node] = session
         self._events.session_opened(session)
+
+    def _is_lost(self, way: Way) -> bool:
+        """Whether a link that is kept, though its node dials another one again and again, is lost.
+
+        The node may have lost it unheard of here, and then nothing comes over it. Or it has
+        forgotten it for the other one: a handshake gives it a session over it again.
+        """
+        now = self._now()
+        if way.silent_since is None:
+            way.silent_since = now
+        # Less than the time for which the node waits for a greeting over the other link.
+        is_lost = now - way.silent_since > self._options.handshake_time / 2
+        if not is_lost:
+            self._dial_again(way)
+        return is_lost
 
     def greeted(self, session: Session) -> None:
         """Receive word that the other node takes messages: its greeting has come."""
@@ -348,7 +363,7 @@ class Peers(Handshakes):
             self._close(way.session)
             way.session = None
         if way.waiting:
-            way.dialled = way.dialled and way.node is not None  # a caller may try again
+            way.dialled = False  # the caller knows, and may try again
             self._refuse(way, "the connection was lost")
         self._after_loss(way)
 

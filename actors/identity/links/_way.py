@@ -36,8 +36,8 @@ class Way:
             of what the other node says, in seconds of the loop.
         repeats: Whether a handshake is wanted because of what the other node says, or of lost
             frames, until one has come to its end.
-        is_checked: Whether its session is closed if nothing answers the next handshake: the other
-            node has dialled anew.
+        silent_since: When the other node first dialled another link since something last
+            came over this one, in seconds of the loop; `None` if it has not.
         due: The time of the timer, in seconds of the loop.
         timer: The timer of the handshakes, or of the next one.
         unwatch: Functions that end the watches of the link.
@@ -51,11 +51,11 @@ class Way:
         "failures",
         "handshake",
         "hello",
-        "is_checked",
         "node",
         "repeats",
         "route",
         "session",
+        "silent_since",
         "timer",
         "unwatch",
         "waiting",
@@ -73,7 +73,7 @@ class Way:
         self.failures = 0
         self.again = 0.0
         self.repeats = False
-        self.is_checked = False
+        self.silent_since: float | None = None
         self.due = 0.0
         self.timer: Timer | None = None
         self.unwatch: tuple[Callable[[], None], ...] = ()

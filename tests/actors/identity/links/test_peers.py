@@ -391,6 +391,24 @@ async def test_a_node_that_dials_anew_is_taken_though_its_last_link_still_stands
     assert (await large.request(engine, b"hi")).payload == b"hi"
 
 
+async def test_a_slow_link_stays_when_the_other_node_joins_once_more(a: Node, c: Node) -> None:
+    small, large = sorted((a, c), key=lambda each: key_of(each.name).identity)
+    ours, theirs = await attached(small), await attached(large)
+    recorder = await Recorder.on(large, "recorder")
+    engine = engine_text(theirs.engine("recorder"))
+    link = await joined((small, ours), large)
+    session = ours._router.peers.sessions[theirs.own]
+    link.freeze()
+    for number in range(10):
+        small.send(engine, bytes((number,)))
+    listener = await small.listen("memory://once-more", expose=[ROUTER])
+    assert await theirs.join(listener.uri) == ours.own
+    await asyncio.sleep(20)  # of the virtual clock
+    link.thaw()
+    await eventually(lambda: len(recorder.messages) == 10)
+    assert ours._router.peers.sessions == {theirs.own: session}
+
+
 async def test_of_two_links_that_are_proved_in_another_order_at_each_end_one_stays(
     a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
