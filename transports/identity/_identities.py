@@ -178,7 +178,8 @@ class Identities(MessageCalls, TopicCalls, DomainCalls, RelayCalls, DirectoryCal
 
         Raises:
             PeerRefused: The other node has not proved its key in time, has another identity, or
-                refuses; or this node has as many links as it may, or its router has ended.
+                refuses; or this node has as many links as it may, or its router has ended; or the
+                connection was lost meanwhile.
             LinkDown: There is no connection.
             UnknownAddress: There is no such link.
         """

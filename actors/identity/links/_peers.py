@@ -108,7 +108,8 @@ class Peers(Handshakes):
         except PeerRefused as error:
             raise PeerRefused(to, error.reason) from None  # it has the name of the link
         finally:
-            if (link, ROUTER) not in self._ways:
+            way = self._ways.get((link, ROUTER))
+            if way is None or (way.session is None and not way.dialled):
                 # It is of no use: it has failed, or another link has its place.
                 self.stop_link(link)
 
@@ -224,11 +225,13 @@ class Peers(Handshakes):
         The node may have lost it unheard of here, and then nothing comes over it. Or it has
         forgotten it for the other one: a handshake gives it a session over it again.
         """
-        now = self._now()
-        if way.silent_since is None:
+        now, time = self._now(), self._options.handshake_time
+        # A node without a session over it dials again at once. One that has joined once more has.
+        if way.silent_since is None or now - way.dialled_else > time / 4:
             way.silent_since = now
+        way.dialled_else = now
         # Less than the time for which the node waits for a greeting over the other link.
-        is_lost = now - way.silent_since > self._options.handshake_time / 2
+        is_lost = now - way.silent_since > time / 2
         if not is_lost:
             self._dial_again(way)
         return is_lost

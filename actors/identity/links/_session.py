@@ -20,8 +20,7 @@ MAX_WAITING: Final = 1000
 
 MAX_HANDSHAKE_MESSAGES: Final = 16
 """Messages of handshakes to one node that wait for room at its link. Beyond: not sent, and counted:
-the node asks on and on, and takes no answer. However many records wait, there is room for
-them, as what is sealed by the new keys is lost without the last of them."""
+the node asks on and on, and takes no answer."""
 
 Failed = Callable[[OnwardError], object]
 """Receives the reason for which a record was certainly not handed over."""
@@ -31,15 +30,15 @@ class Waiting(NamedTuple):
     """A record that waits for room at the link.
 
     Attributes:
-        data: The record; or a frame, if it has no channel.
-        channel: The channel that seals it when its turn comes, so that no number is left out for
-            what has expired until then.
+        data: The record; or a frame, or a message of a handshake.
+        is_record: Whether it is a record, which is sealed when its turn comes, so that no number is
+            left out for what has expired until then.
         failed: Receives the reason if it is certainly not handed over.
         expiry: When it is of no use any more, in Unix milliseconds; `None` for never.
     """
 
     data: bytes
-    channel: LinkChannel | None
+    is_record: bool
     failed: Failed
     expiry: int | None = None
 
@@ -49,7 +48,9 @@ class Session:
 
     Records are sealed in the order in which they are sent, as their numbers have to rise. One that
     waits is sealed, or dropped if it has expired, when its turn comes. That which is the next one
-    for the link is sealed already, as is what the link itself has taken.
+    for the link is sealed already, as is what the link itself has taken. Messages of handshakes go
+    before the records that wait, so that they are in time, and all that waits is sealed by the new
+    keys.
 
     Args:
         node: The node.
@@ -152,7 +153,7 @@ class Session:
             self.put(frame, failed)
             self._sealed(self, "")
         else:
-            self.waiting.append(Waiting(record, self.channel, failed, expiry))
+            self.waiting.append(Waiting(record, True, failed, expiry))
         if len(self.waiting) < MAX_WAITING:
             return None
         room: asyncio.Future[None] = self._worker.node.loop.create_future()
@@ -169,26 +170,36 @@ class Session:
             else:
                 return
             self._pump = self._worker.node.loop.create_task(self._run())
-        self.waiting.append(Waiting(frame, None, failed))
+        self.waiting.append(Waiting(frame, False, failed))
 
     def put_handshake(self, message: bytes, failed: Failed) -> bool:
-        """Send a message of a handshake likewise; return whether there is room for it."""
-        if sum(each.channel is None for each in self.waiting) >= MAX_HANDSHAKE_MESSAGES:
+        """Send a message of a handshake at once, or behind those that wait, and before records.
+
+        Returns:
+            Whether it is sent or waits: not if `MAX_HANDSHAKE_MESSAGES` wait.
+        """
+        waiting = sum(not each.is_record for each in self.waiting)
+        if waiting >= MAX_HANDSHAKE_MESSAGES:
             return False
-        self.put(message, failed)
+        if self._pump is None:
+            self.put(message, failed)
+            return True
+        # The first of all is on its way to the link, and is sealed if it is a record.
+        first = bool(self.waiting) and self.waiting[0].is_record
+        self.waiting.insert(waiting + first, Waiting(message, False, failed))
         return True
 
     async def _run(self) -> None:
         """Send what waits, one after the other, with room for each."""
         while self.waiting:
-            data, channel, failed, expiry = self.waiting[0]
+            data, is_record, failed, expiry = self.waiting[0]
             if expiry is not None and self._is_late(expiry):
                 self._go_on()
                 failed(Expired(short_text(self.node), "it has waited for room at the link"))
                 continue
-            if channel is not None:
+            if is_record:
                 try:
-                    data = channel.seal(data)
+                    data = self.channel.seal(data)
                 except OnwardError as error:
                     self._sealed(self, str(error))  # the session is closed, with all that waits
                     return

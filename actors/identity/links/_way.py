@@ -36,8 +36,10 @@ class Way:
             of what the other node says, in seconds of the loop.
         repeats: Whether a handshake is wanted because of what the other node says, or of lost
             frames, until one has come to its end.
-        silent_since: When the other node first dialled another link since something last
-            came over this one, in seconds of the loop; `None` if it has not.
+        dialled_else: When the other node last dialled another link while this one was kept, in
+            seconds of the loop.
+        silent_since: When the other node began to dial another link, if nothing has come over this
+            one since, in seconds of the loop; else `None`.
         due: The time of the timer, in seconds of the loop.
         timer: The timer of the handshakes, or of the next one.
         unwatch: Functions that end the watches of the link.
@@ -46,6 +48,7 @@ class Way:
     __slots__ = (
         "again",
         "dialled",
+        "dialled_else",
         "due",
         "expected",
         "failures",
@@ -73,6 +76,7 @@ class Way:
         self.failures = 0
         self.again = 0.0
         self.repeats = False
+        self.dialled_else = 0.0
         self.silent_since: float | None = None
         self.due = 0.0
         self.timer: Timer | None = None

@@ -253,7 +253,7 @@ async def test_what_of_a_topic_was_routed_lost_or_slow_has_figures() -> None:
         assert heard["not_taken_by_engines",] == RING_EVENTS + 1
         # A session with no room.
         session = ours._router.peers.sessions[theirs.own]
-        session.waiting.extend([Waiting(b"", None, ignore)] * 1000)
+        session.waiting.extend([Waiting(b"", True, ignore)] * 1000)
         ours.publish(topic, b"x", source="owner")
         await eventually(ours.refused)
         events = read(Monitor(a))["onward_identity_topic_events_total"]

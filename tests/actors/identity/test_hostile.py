@@ -348,10 +348,12 @@ async def test_a_node_that_takes_no_answers_does_not_fill_the_queue(a: Node, c: 
     session = ours._router.peers.sessions[STRANGE.identity]
     way = ours._router.peers._way_of[session]
     session._pump = asyncio.create_task(never())
-    session.waiting.extend([Waiting(b"", session.channel, ignored)] * MAX_WAITING)
+    session.waiting.extend([Waiting(b"", True, ignored)] * MAX_WAITING)
     for number in range(1, MAX_HANDSHAKE_MESSAGES + 3):
         ours._router.peers._handshake(way, hello(number))
     assert len(session.waiting) == MAX_WAITING + MAX_HANDSHAKE_MESSAGES
+    # They do not wait for the records.
+    assert [each.is_record for each in session.waiting][1 : 1 - MAX_WAITING] == [False] * 16
     assert ours.refused() == {"handshakes that a link did not take": 2}
     assert strange.key is STRANGE
 
@@ -362,7 +364,7 @@ async def test_a_node_that_asks_on_and_on_and_takes_no_answers_gets_none(a: Node
     await eventually(ours.peers)
     session = ours._router.peers.sessions[STRANGE.identity]
     session._pump = asyncio.create_task(never())
-    session.waiting.extend([Waiting(b"", None, ignored)] * (MAX_WAITING - 1))
+    session.waiting.extend([Waiting(b"", True, ignored)] * (MAX_WAITING - 1))
     older = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 1, SIGNED), STRANGE)
     newer = sign_advert(NodeAdvert(STRANGE.identity, (), bytes(32), 2, SIGNED), STRANGE)
     ours.directory.put(newer, AdvertSource.LOCAL)

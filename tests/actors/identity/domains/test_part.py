@@ -272,7 +272,7 @@ async def test_a_request_is_not_passed_on_to_a_member_that_takes_none(
     learns(ours, ours.own, OTHER.identity)
     await eventually(lambda: len(ours.peers()) == 2)
     session = ours._router.peers.sessions[OTHER.identity]
-    session.waiting.extend([Waiting(b"", None, ignore)] * MAX_WAITING)
+    session.waiting.extend([Waiting(b"", True, ignore)] * MAX_WAITING)
     tell(strange, request_of(ours, STRANGE.identity))
     assert await heard(strange) == DomainRefusal(STRANGE.identity, 1, ResultCode.REMOTE_FAILED)
     assert len(session.waiting) == MAX_WAITING

@@ -97,7 +97,7 @@ async def test_what_a_link_has_just_taken_is_not_said_to_be_lost_with_it(a: Node
     first: list[OnwardError] = []
     second: list[OnwardError] = []
     session.waiting.clear()
-    waiting = Waiting(b"first", None, first.append), Waiting(b"second", None, second.append)
+    waiting = Waiting(b"first", False, first.append), Waiting(b"second", False, second.append)
     session.waiting.extend(waiting)
     # The link makes room and takes the first, and ends before the session has its turn.
     await eventually(lambda: session._line is not None)
@@ -391,7 +391,7 @@ async def test_a_node_that_dials_anew_is_taken_though_its_last_link_still_stands
     assert (await large.request(engine, b"hi")).payload == b"hi"
 
 
-async def test_a_slow_link_stays_when_the_other_node_joins_once_more(a: Node, c: Node) -> None:
+async def test_a_slow_link_stays_when_the_other_node_joins_again(a: Node, c: Node) -> None:
     small, large = sorted((a, c), key=lambda each: key_of(each.name).identity)
     ours, theirs = await attached(small), await attached(large)
     recorder = await Recorder.on(large, "recorder")
@@ -402,8 +402,9 @@ async def test_a_slow_link_stays_when_the_other_node_joins_once_more(a: Node, c:
     for number in range(10):
         small.send(engine, bytes((number,)))
     listener = await small.listen("memory://once-more", expose=[ROUTER])
-    assert await theirs.join(listener.uri) == ours.own
-    await asyncio.sleep(20)  # of the virtual clock
+    for _ in range(3):
+        assert await theirs.join(listener.uri) == ours.own
+        await asyncio.sleep(6)  # of the virtual clock
     link.thaw()
     await eventually(lambda: len(recorder.messages) == 10)
     assert ours._router.peers.sessions == {theirs.own: session}
@@ -436,6 +437,26 @@ async def test_of_two_links_that_are_proved_in_another_order_at_each_end_one_sta
     assert (await large.request(engine, b"hi", timeout=1)).payload == b"hi"
     ends = ours._router.peers.sessions[theirs.own], theirs._router.peers.sessions[ours.own]
     assert ends[0].channel.session == ends[1].channel.session
+
+
+async def test_the_link_of_a_join_that_another_link_is_kept_for_ends(
+    a: Node, c: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = sorted((a, c), key=lambda each: key_of(each.name).identity)
+    ours, theirs = await attached(small), await attached(large)
+    await joined((small, ours), large)
+    peers = theirs._router.peers
+    proved = peers._proved
+
+    def prove(way: Way, node: Identity, channel: LinkChannel, dialled: bool) -> None:
+        peers._listen(way)  # the other node has begun a handshake over it, too
+        proved(way, node, channel, dialled)
+
+    monkeypatch.setattr(peers, "_proved", prove)
+    listener = await small.listen("memory://ends-of-join", expose=[ROUTER])
+    assert await theirs.join(listener.uri) == ours.own
+    await eventually(lambda: len(peers._ways) == 1)
+    assert [each.kind for each in large.statistics().workers].count("MemoryLink") == 1
 
 
 async def test_a_busy_session_gets_new_keys_and_loses_nothing(a: Node, c: Node) -> None:

@@ -165,7 +165,7 @@ async def test_what_the_directory_says_of_carriage_is_kept(three: tuple[Node, No
     directory.update(r.own, LocalMetadata(tprefs=UNRELIABLE))
     directory.update(b.own, LocalMetadata(tprefs=TransportPrefs(security=Security.ONION, hops=2)))
     await asyncio.sleep(1)
-    a.identities._router.peers.sessions[r.own].waiting.append(Waiting(b"", None, ignore))
+    a.identities._router.peers.sessions[r.own].waiting.append(Waiting(b"", True, ignore))
     with pytest.raises(MailboxFull, match="not to wait"):
         await a.node.request(f"{to} => echo", b"x")
     a.identities._router.peers.sessions[r.own].waiting.clear()
@@ -203,7 +203,7 @@ async def test_what_is_not_to_wait_is_not_sealed_for_a_relay_without_room(
 ) -> None:
     a, r, b = await line_of(three)
     session = a.identities._router.peers.sessions[r.own]
-    session.waiting.append(Waiting(b"", None, ignore))
+    session.waiting.append(Waiting(b"", True, ignore))
     with pytest.raises(MailboxFull, match="not to wait"):
         await a.node.request(f"{relay_text(r)} => {node_text(b.own)}?reliable=no => echo", b"x")
     session.waiting.clear()
@@ -214,7 +214,7 @@ async def test_a_relay_does_not_hold_what_is_not_to_wait(three: tuple[Node, Node
     a, r, b = await line_of(three)
     service, peers = r.relays.service, r.identities._router.peers
     session = peers.sessions[b.own]
-    session.waiting.append(Waiting(b"", None, ignore))
+    session.waiting.append(Waiting(b"", True, ignore))
     say(a, r, r, b, tprefs=UNRELIABLE)
     await eventually(lambda: service.refused == {RelayStatus.RESOURCE_LIMIT_EXCEEDED: 1})
     session.waiting.clear()

@@ -856,7 +856,7 @@ async def test_threat_22_a_node_that_takes_no_frames_holds_up_no_other(
     late, there = await subscribed(second, "there"), await subscribed(third, "there")
     del slow
     session = ours._router.peers.sessions[second.own]
-    session.waiting.extend([Waiting(b"", None, ignore)] * 1000)
+    session.waiting.extend([Waiting(b"", True, ignore)] * 1000)
     for number in range(3):
         a.send(TEXT, b"%d" % number)
         await there.next()
@@ -873,7 +873,7 @@ async def test_the_loss_of_the_last_event_is_seen(a: Node, c: Node) -> None:
     tell(ours, theirs)
     there = await subscribed(theirs, "there")
     session = ours._router.peers.sessions[theirs.own]
-    session.waiting.extend([Waiting(b"", None, ignore)] * 1000)
+    session.waiting.extend([Waiting(b"", True, ignore)] * 1000)
     a.send(TEXT, b"last")
     await eventually(ours.refused)
     session.waiting.clear()
