@@ -226,3 +226,5 @@ class Places:
         for identity in list(place.banned):
             del place.banned[identity]
             place.identities.unban(identity)
+        if self._topic is not None:
+            self._topic.unbanned(place.node.name)

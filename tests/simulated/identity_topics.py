@@ -45,7 +45,7 @@ class Subscription:
     Attributes:
         came: The numbers of the events that came.
         lost: How many it was told to be lost.
-        excused: Whether its node has banned something, so that more may be missing.
+        excused: Whether its node had banned something meanwhile, so that more may be missing.
         holds: Whether it has not ended.
     """
 
@@ -103,6 +103,7 @@ class Topic:
         self._readers: Final[dict[str, Reader]] = {}
         self._all: Final[dict[str, list[Subscription]]] = {each: [] for each in self.hosts}
         self._seen: Final[set[tuple[str, int]]] = set()
+        self._banning: Final[set[str]] = set()
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class Topic:
 
     async def _subscribe(self, identities: Identities, reader: Reader) -> None:
         # Events may come with the answer.
-        subscription = reader.subscription = Subscription()
+        subscription = reader.subscription = Subscription(excused=reader.host in self._banning)
         self._all[reader.host].append(subscription)
 
         def lost(number: int | None) -> None:
@@ -172,8 +173,13 @@ class Topic:
 
     def banned(self, host: str) -> None:
         """Expect less of a node that has banned something, such as a publisher."""
+        self._banning.add(host)
         for each in self._all.get(host, ())[-1:]:
             each.excused = True
+
+    def unbanned(self, host: str) -> None:
+        """Expect all again of a node that has banned something."""
+        self._banning.discard(host)
 
     # --- events ---------------------------------------------------------------------------------
 
