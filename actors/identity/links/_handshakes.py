@@ -299,7 +299,7 @@ class Handshakes(ABC):
     # --- to send ------------------------------------------------------------------------------
 
     def _send_frame(self, way: Way, frame: bytes) -> None:
-        """Send a message of a handshake, behind the frames of the session that there is."""
+        """Send a message of a handshake, before the records of the session that wait."""
         session = way.session
         if session is None:
             self._send(way.route, frame)

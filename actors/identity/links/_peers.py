@@ -187,7 +187,7 @@ class Peers(Handshakes):
         if old is not None and old_way is not None:
             own = self._key.identity
             replaces = link_replaces(own, node, began=dialled, old_began=old.began)
-            if not replaces and not (old.is_greeted and not dialled and self._is_lost(old_way)):
+            if not replaces and not (old.is_greeted and not dialled and self._gives_way(old_way)):
                 old_way.waiting.extend(way.waiting)
                 way.waiting.clear()
                 if old.is_greeted:
@@ -219,11 +219,11 @@ class Peers(Handshakes):
         way.session = self.sessions[node] = session
         self._events.session_opened(session)
 
-    def _is_lost(self, way: Way) -> bool:
-        """Whether a link that is kept, though its node dials another one again and again, is lost.
+    def _gives_way(self, way: Way) -> bool:
+        """Check a link of which the node dials another one; return whether the latter is taken.
 
-        The node may have lost it unheard of here, and then nothing comes over it. Or it has
-        forgotten it for the other one: a handshake gives it a session over it again.
+        The node may have lost its link unheard of here, and then nothing comes over it. Or it has
+        forgotten it for the other one: a handshake, which is begun, gives it a session again.
         """
         now, time = self._now(), self._options.handshake_time
         # A node without a session over it dials again at once. One that has joined once more has.
